@@ -1,0 +1,121 @@
+package fsm
+
+import (
+	"sync/atomic"
+
+	"github.com/bourse-dev/bourse/allocation"
+)
+
+// Row is one object of the state, in parts with a revision each. Rows are immutable.
+//
+// Keys are "<resource>/<name>" or "<resource>/<namespace>/<name>".
+type Row struct {
+	Key     string
+	Created Revision
+
+	Body    []byte
+	BodyRev Revision
+	SpecRev Revision
+
+	Facts    []byte
+	FactsRev Revision
+
+	Ledger    *Ledger  // nil until a leader room or Apply writes it
+	Account   *Account // nil unless the row is an account
+	LedgerRev Revision
+
+	memo atomic.Pointer[any]
+}
+
+// Revision is the row's: the newest of its parts'.
+func (r *Row) Revision() Revision {
+	return max(r.BodyRev, r.FactsRev, r.LedgerRev)
+}
+
+// Memo keeps what a reader derived from this row (a decoded object), so that it is derived
+// once. make may run twice when two readers come at once; it must be pure. No part of the state.
+func (r *Row) Memo(make func() any) any {
+	if p := r.memo.Load(); p != nil {
+		return *p
+	}
+	v := make()
+	r.memo.Store(&v)
+	return v
+}
+
+// Ledger is the typed part of a row that only Apply writes, from what a leader room proposed.
+// Holds and Fence are Apply's own and ignored in a proposal.
+type Ledger struct {
+	Phase      uint8 // the domain's numbers
+	Ended      bool  // final: Apply releases every hold of the row
+	Closed     bool  // an account takes no new hold
+	Target     string
+	Endpoint   string
+	GrantedAt  Millis
+	ExpiresAt  Millis // 0: no lease
+	EndedAt    Millis
+	SeenAt     Millis
+	WaitUntil  Millis
+	PriceNano  int64 // per hour, in billionths of the currency; -1 unpriced
+	Reason     string
+	Message    string
+	Decision   []byte // the domain's encoding, under 1 KiB
+	Conditions []Condition
+
+	Fence Revision // at which the newest hold of the row began
+	Holds []Held   // sorted by account
+}
+
+// Condition is a server-owned condition, rendered on read.
+type Condition struct {
+	Type, Reason, Message string
+	Status                bool
+	Since                 Millis
+	Observed              int64 // generation
+}
+
+// Held is an amount that a row holds on an account.
+type Held struct {
+	Account string
+	Amounts allocation.Amounts
+	Fence   Revision
+}
+
+// Account is the state of one account: the reported facts, the owner's terms, and who holds what.
+type Account struct {
+	allocation.Account
+
+	LargestFree allocation.Amounts
+	Closed      bool // by its terms; see also Ledger.Closed
+	Session     [16]byte
+	Epoch       uint64
+	Sequence    uint64
+	Held        allocation.Amounts // sum of the holds' amounts
+
+	holds holdTree
+}
+
+// Hold is one holder's share of an account.
+type Hold struct {
+	Holder   string
+	Amounts  allocation.Amounts
+	Used     allocation.Amounts
+	Fence    Revision
+	Priority int32
+}
+
+// Change is one row written: what it was and what it is.
+// Before is nil at creation, After at deletion. Revision orders all changes.
+type Change struct {
+	Revision Revision
+	Before   *Row
+	After    *Row
+}
+
+// Key of the row that changed.
+func (c *Change) Key() string {
+	if c.After != nil {
+		return c.After.Key
+	}
+	return c.Before.Key
+}
