@@ -1,0 +1,33 @@
+package kube
+
+import (
+	"fmt"
+	"net"
+)
+
+// freePort returns a loopback port that the kernel will not give to anybody who asks for any port within the next
+// minute: one connection is made and closed from the port's side, which leaves it in TIME_WAIT. A server that names
+// the port may bind it all the same, as servers set SO_REUSEADDR. A port that was merely closed again could be taken
+// by any outgoing connection before the server is up.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		return 0, err
+	}
+	defer client.Close()
+	server, err := l.Accept()
+	if err != nil {
+		return 0, err
+	}
+	if err := server.Close(); err != nil {
+		return 0, fmt.Errorf("port %s: %w", l.Addr(), err)
+	}
+	// The client's end must see the close before it closes itself, or the TIME_WAIT could end up on its side.
+	_, _ = client.Read(make([]byte, 1))
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
