@@ -12,10 +12,6 @@ const (
 	Memory = "memory" // in bytes
 )
 
-// MaxAmount bounds every single amount: 64 PiB of memory, 72 billion cores.
-// 64 of them add up without overflow; sums saturate beyond.
-const MaxAmount = int64(1) << 56
-
 // Amount is so much of one resource. Unit: see CPU and Memory; names that count bytes
 // (ephemeral-storage, hugepages-*) are in bytes, everything else in pieces.
 type Amount struct {

@@ -66,9 +66,33 @@ type Answer struct {
 
 // Intent is one request that reached the leader, from any node: exactly one of Txn and Report.
 // A Txn in an intent carries no ledger part and no moves: the leader refuses one that does.
+// Make it with NewIntent where somebody waits for what becomes of it.
 type Intent struct {
 	Txn    *fsm.Txn
 	Report *fsm.Report
 
-	answer chan fsm.Result
+	reply chan Reply // room for one; nil where nobody waits
+}
+
+// Reply is the end of an intent. Err is ErrNotProposed, store.ErrUnknownOutcome or another of this
+// package's errors; a refusal is a Result.
+type Reply struct {
+	Result fsm.Result
+	Err    error
+}
+
+// NewIntent makes an intent of exactly one of txn and report.
+func NewIntent(txn *fsm.Txn, report *fsm.Report) *Intent {
+	return &Intent{Txn: txn, Report: report, reply: make(chan Reply, 1)}
+}
+
+// Replied delivers what became of the intent, once.
+func (i *Intent) Replied() <-chan Reply { return i.reply }
+
+// end is called by the term loop. Only the first call counts.
+func (i *Intent) end(r Reply) {
+	select {
+	case i.reply <- r:
+	default:
+	}
 }

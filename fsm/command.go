@@ -37,7 +37,8 @@ type Guard struct {
 }
 
 // Txn is all or nothing: guards, then row writes and moves on accounts.
-// Order in Apply: guards, releases and transfers, writes, holds.
+// Order in Apply: the id is looked up; guards; is the command well formed; releases; writes;
+// transfers; what rows that ended or went still hold is released; holds.
 type Txn struct {
 	ID     RequestID
 	Guards []Guard
@@ -131,15 +132,15 @@ type RefusalKind uint8
 
 // The refusals.
 const (
-	RefusedGuard    RefusalKind = 1 // Key, Part: the row is not as the guard says
-	RefusedExists   RefusalKind = 2 // Key exists and the guard says it must not
-	RefusedMissing  RefusalKind = 3 // Key (row, account or hold) is not there
-	RefusedCapacity RefusalKind = 4 // Lack on account Key
-	RefusedClosed   RefusalKind = 5 // account Key takes no new hold
-	RefusedHeld     RefusalKind = 6 // the holder already holds on account Key
-	RefusedInUse    RefusalKind = 7 // account Key has live holds and can't be deleted
-	RefusedEpoch    RefusalKind = 8 // a newer session speaks for account Key
-	RefusedSession  RefusalKind = 9 // account Key does not know this epoch
+	RefusedGuard    RefusalKind = 1  // Key, Part: the row is not as the guard says
+	RefusedExists   RefusalKind = 2  // Key exists and the guard says it must not
+	RefusedMissing  RefusalKind = 3  // Key (row, account or hold) is not there
+	RefusedCapacity RefusalKind = 4  // Lack on account Key
+	RefusedClosed   RefusalKind = 5  // account Key takes no new hold
+	RefusedHeld     RefusalKind = 6  // the holder already holds on account Key
+	RefusedInUse    RefusalKind = 7  // account Key has live holds and can't be deleted
+	RefusedEpoch    RefusalKind = 8  // a newer session speaks for account Key
+	RefusedSession  RefusalKind = 9  // account Key does not know this epoch
 	RefusedLate     RefusalKind = 10 // an older sequence of the same epoch
 	RefusedUnknown  RefusalKind = 11 // the request id is too old to tell what became of it
 	RefusedInvalid  RefusalKind = 12 // the command is malformed; Key names the part

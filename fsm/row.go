@@ -24,7 +24,39 @@ type Row struct {
 	Account   *Account // nil unless the row is an account
 	LedgerRev Revision
 
+	sum  sum // of this row's encoding, for the state hash
 	memo atomic.Pointer[any]
+}
+
+// edit returns a copy to change. Nothing that the parts point to may be changed in place.
+func (r *Row) edit() *Row {
+	return &Row{
+		Key: r.Key, Created: r.Created,
+		Body: r.Body, BodyRev: r.BodyRev, SpecRev: r.SpecRev,
+		Facts: r.Facts, FactsRev: r.FactsRev,
+		Ledger: r.Ledger, Account: r.Account, LedgerRev: r.LedgerRev,
+	}
+}
+
+// Closed says whether the row is an account that takes no new hold, by its terms or its ledger.
+func (r *Row) Closed() bool {
+	return r.Account != nil && (r.Account.Closed || r.Ledger != nil && r.Ledger.Closed)
+}
+
+// part is the revision that a guard on the part compares with.
+func (r *Row) part(p Part) Revision {
+	switch p {
+	case PartBody:
+		return r.BodyRev
+	case PartFacts:
+		return r.FactsRev
+	case PartLedger, PartLease:
+		return r.LedgerRev
+	case PartSpec:
+		return r.SpecRev
+	default:
+		return r.Revision()
+	}
 }
 
 // Revision is the row's: the newest of its parts'.

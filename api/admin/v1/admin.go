@@ -14,7 +14,7 @@ const (
 // RaftConfiguration is the group as its leader sees it.
 type RaftConfiguration struct {
 	Servers []Server `json:"servers"`
-	// View is the id of the node whose view this is.
+	// View says whose view this is: "leader", or "local" where no leader answered.
 	View string `json:"view"`
 	// Term is the Raft term of that view.
 	Term uint64 `json:"term"`
@@ -24,7 +24,7 @@ type RaftConfiguration struct {
 type Server struct {
 	ID       string `json:"id"`
 	Address  string `json:"address"`
-	Suffrage string `json:"suffrage"` // Voter or Nonvoter
+	Suffrage string `json:"suffrage"` // voter or nonvoter
 	Leader   bool   `json:"leader"`
 	// LastContactMs is how long ago the viewing leader last heard the member; -1: never.
 	LastContactMs int64 `json:"lastContactMs"`

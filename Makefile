@@ -1,0 +1,59 @@
+# Everything a contributor runs. `make help` explains the targets.
+
+VERSION ?= v0.1.0
+CACHE   ?= $(or $(BOURSE_CACHE),$(HOME)/.cache/bourse)
+LINT_VERSION := v2.15.0
+LINT    := $(CACHE)/lint-$(LINT_VERSION)/golangci-lint
+LDFLAGS := -s -w \
+	-X k8s.io/component-base/version.gitVersion=$(VERSION) \
+	-X k8s.io/component-base/version.gitMajor=0 \
+	-X k8s.io/component-base/version.gitMinor=1 \
+	-X k8s.io/client-go/pkg/version.gitVersion=$(VERSION)
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test test-long e2e bench lint fix vuln generate kubectl clean
+
+help: ## explain the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/bourse, static and stripped
+	CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o bin/bourse ./cmd/bourse
+
+run: build ## build, then run a whole exchange on this machine: 3 broker nodes, 4 simulated member clusters
+	bin/bourse dev
+
+test: ## unit, property and multi-node tests, with the race detector
+	go test -race -timeout 10m ./...
+
+test-long: ## the property tests with 100,000 command sequences
+	BOURSE_LONG=1 go test -timeout 120m -run 'Property' -v ./fsm/
+
+e2e: ## end-to-end tests on real Kubernetes control planes (built on first use)
+	test/e2e.sh
+
+bench: ## benchmarks, with an fsync probe of the same run
+	test/bench.sh
+
+lint: $(LINT) ## static checks, and that generated code is up to date
+	$(LINT) run ./...
+	cd test/kube && CGO_ENABLED=0 $(LINT) run --config ../../.golangci.yml ./...
+	api/generate.sh --check
+
+fix: $(LINT) ## what lint would complain about and can be mended by itself
+	$(LINT) run --fix ./...
+
+$(LINT):
+	@echo "building golangci-lint $(LINT_VERSION) once, into $(@D)"
+	GOBIN=$(@D) GOFLAGS= CGO_ENABLED=0 go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+
+vuln: ## known vulnerabilities in dependencies (needs its database)
+	go run golang.org/x/vuln/cmd/govulncheck@latest ./...
+
+generate: ## write the generated code anew
+	api/generate.sh
+
+kubectl: ## build a kubectl into bin/, for machines that have none
+	@dir=$$(test/kube/build.sh kubectl) && mkdir -p bin && cp "$$dir/kubectl" bin/kubectl && echo "bin/kubectl is ready"
+
+clean: ## remove what was built
+	rm -rf bin

@@ -1,0 +1,35 @@
+package simulated
+
+import "time"
+
+const (
+	// DefaultNodes, DefaultCPUPerNode and DefaultMemoryPerNode make a cluster of 12 cores and 48 GiB.
+	DefaultNodes         = 3
+	DefaultCPUPerNode    = "4"
+	DefaultMemoryPerNode = "16Gi"
+	// DefaultEvery is often enough to see something move, and seldom enough to read it.
+	DefaultEvery = 3 * time.Second
+	// DefaultLowPercent and DefaultHighPercent leave most of a cluster to lend.
+	DefaultLowPercent  = 20
+	DefaultHighPercent = 50
+
+	// MaxNodes bounds what one process simulates; 100 nodes full of the smallest pods are 4,000 pods.
+	MaxNodes = 100
+	// MinEvery keeps a mistyped interval from spinning.
+	MinEvery = 10 * time.Millisecond
+
+	// podsPerNode is what a kubelet allows by default.
+	podsPerNode = 110
+	// nodeChangeOneIn: one step in so many is a node that joins or leaves, the others are pods.
+	nodeChangeOneIn = 40
+)
+
+// podSizes are requests as they are common in clusters: many small ones, few large.
+var podSizes = []podSize{
+	{cpu: "100m", memory: "128Mi"},
+	{cpu: "100m", memory: "256Mi"},
+	{cpu: "250m", memory: "512Mi"},
+	{cpu: "500m", memory: "1Gi"},
+	{cpu: "500m", memory: "2Gi"},
+	{cpu: "1", memory: "2Gi"},
+}

@@ -1,0 +1,50 @@
+package v1alpha1
+
+import "time"
+
+// The limits of what users and agents may write. One object stays far below
+// MaxObjectBytes when every list in it is full: 4 resource lists of 32 entries of
+// at most 317+24 bytes are 44 KiB, labels 64*317 B are 20 KiB.
+const (
+	// MaxObjectBytes bounds one object of this group as JSON, annotations and managedFields included.
+	MaxObjectBytes = 128 << 10
+
+	// MaxClusterIDBytes is a DNS label's length.
+	MaxClusterIDBytes = 63
+	// MaxNameBytes is a DNS subdomain's length.
+	MaxNameBytes = 253
+	// MaxResources in one list of resources. A node of Kubernetes rarely names more than ten.
+	MaxResources = 32
+	// MaxLabels on one object; they are matched against every waiting request's selector.
+	MaxLabels = 64
+	// MaxFinalizers on one object.
+	MaxFinalizers = 16
+	// MaxOwnerReferences on one object.
+	MaxOwnerReferences = 16
+	// MaxSelectorTerms of a clusterSelector: matchLabels and matchExpressions together.
+	MaxSelectorTerms = 32
+	// MaxSelectorValues of one matchExpression.
+	MaxSelectorValues = 64
+	// MaxEndpointBytes of spec.endpoint.
+	MaxEndpointBytes = 512
+	// MaxCostEntries of spec.cost: one for each resource, and the currency.
+	MaxCostEntries = MaxResources + 1
+	// MaxConditions in a status.
+	MaxConditions = 16
+	// MaxConditionMessageBytes of one condition; 16 of them are 16 KiB.
+	MaxConditionMessageBytes = 1 << 10
+	// MaxHoldUse entries in one report: the most holds that one cluster reports use for.
+	// An entry is about 1 KiB at most, 200 bytes as a rule: 400 KiB, under the body limit.
+	MaxHoldUse = 2048
+
+	// MinPriority and MaxPriority bound spec.priority.
+	MinPriority = -1000
+	MaxPriority = 1000
+
+	// MaxSpan is the longest duration and waitFor: a year.
+	MaxSpan = 8760 * time.Hour
+	// DefaultRetention is how long a finished reservation is kept where it does not say: a day.
+	DefaultRetention = 24 * time.Hour
+	// MaxRetentionSeconds is a year, as MaxSpan.
+	MaxRetentionSeconds = int32(MaxSpan / time.Second)
+)

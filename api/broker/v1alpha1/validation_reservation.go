@@ -1,0 +1,125 @@
+package v1alpha1
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// ServerConditionTypes are the conditions that the exchange sets itself. Agents set all others.
+var ServerConditionTypes = map[string]bool{
+	ConditionReady:          true,
+	ConditionStalled:        true,
+	ConditionCapacityShort:  true,
+	ConditionDuplicateAgent: true,
+}
+
+// The conditions that the exchange sets.
+const (
+	// ConditionReady and ConditionStalled are kstatus's: every kind carries them.
+	ConditionReady   = "Ready"
+	ConditionStalled = "Stalled"
+	// ConditionCapacityShort: the cluster has less than it promised.
+	ConditionCapacityShort = "CapacityShort"
+	// ConditionDuplicateAgent: two agents speak for one cluster.
+	ConditionDuplicateAgent = "DuplicateAgent"
+)
+
+// ValidateReservation checks a new reservation. Pure; callers: the REST layer, the CLI.
+func ValidateReservation(r *Reservation) field.ErrorList {
+	return append(validateObjectMeta(&r.ObjectMeta), validateReservationSpec(&r.Spec, field.NewPath("spec"))...)
+}
+
+// ValidateReservationUpdate checks a changed reservation against the stored one.
+func ValidateReservationUpdate(updated, old *Reservation) field.ErrorList {
+	errs := ValidateReservation(updated)
+	if equality.Semantic.DeepEqual(updated.Spec, old.Spec) {
+		return errs
+	}
+	switch phase := old.Status.Phase; {
+	case phase == "" || phase == ReservationPending:
+	case phase == ReservationReserved && onlyLonger(&updated.Spec, &old.Spec):
+	case phase == ReservationReserved:
+		errs = append(errs, field.Forbidden(field.NewPath("spec"), fmt.Sprintf(
+			"is immutable while the phase is %s, but for a longer duration (now %s)", phase, durationText(old.Spec.Duration))))
+	default:
+		errs = append(errs, field.Forbidden(field.NewPath("spec"), fmt.Sprintf(
+			"is immutable once the phase is %s: delete the reservation and apply it again", phase)))
+	}
+	return errs
+}
+
+// ValidateReservationStatusUpdate checks what an agent writes into the status: conditions.
+func ValidateReservationStatusUpdate(updated *Reservation) field.ErrorList {
+	return validateConditions(field.NewPath("status", "conditions"), updated.Status.Conditions)
+}
+
+func validateReservationSpec(s *ReservationSpec, path *field.Path) field.ErrorList {
+	errs := validateClusterID(path.Child("requesterID"), s.RequesterID)
+	requested := path.Child("requestedResources")
+	if len(s.RequestedResources) == 0 {
+		errs = append(errs, field.Required(requested, `name at least one resource, as {cpu: "4", memory: "8Gi"}`))
+	}
+	errs = append(errs, validateResources(requested, s.RequestedResources, positive, true)...)
+	errs = append(errs, validateSpan(path.Child("duration"), s.Duration)...)
+	errs = append(errs, validateSpan(path.Child("waitFor"), s.WaitFor)...)
+	if s.Priority < MinPriority || s.Priority > MaxPriority {
+		errs = append(errs, field.Invalid(path.Child("priority"), s.Priority,
+			fmt.Sprintf("must be from %d to %d", MinPriority, MaxPriority)))
+	}
+	errs = append(errs, validateChunk(s, path.Child("chunk"))...)
+	errs = append(errs, validateSelector(path.Child("clusterSelector"), s.ClusterSelector)...)
+	if s.TargetClusterID != "" {
+		errs = append(errs, validateClusterID(path.Child("targetClusterID"), s.TargetClusterID)...)
+		if s.TargetClusterID == s.RequesterID {
+			errs = append(errs, field.Invalid(path.Child("targetClusterID"), s.TargetClusterID, "a cluster can't reserve its own capacity"))
+		}
+	}
+	if s.MaxCostPerHour != "" {
+		errs = append(errs, validatePrice(path.Child("maxCostPerHour"), s.MaxCostPerHour)...)
+	}
+	if ttl := s.TTLSecondsAfterFinished; ttl != nil && (*ttl < 0 || *ttl > MaxRetentionSeconds) {
+		errs = append(errs, field.Invalid(path.Child("ttlSecondsAfterFinished"), *ttl,
+			fmt.Sprintf("must be from 0 to %d (a year)", MaxRetentionSeconds)))
+	}
+	return errs
+}
+
+// validateChunk: a chunk is a part of the request; one that is larger could never be met by what is held.
+func validateChunk(s *ReservationSpec, path *field.Path) field.ErrorList {
+	errs := validateResources(path, s.Chunk, positive, true)
+	for _, name := range sortedNames(s.Chunk) {
+		chunk, requested := s.Chunk[name], s.RequestedResources[name]
+		if chunk.Cmp(requested) > 0 {
+			errs = append(errs, field.Invalid(path.Child(string(name)), chunk.String(),
+				fmt.Sprintf("must not be more than is requested (%s)", requested.String())))
+		}
+	}
+	return errs
+}
+
+// onlyLonger says whether the specs differ in nothing but a longer duration. Empty, until deleted, is the longest.
+func onlyLonger(updated, old *ReservationSpec) bool {
+	same := *updated
+	same.Duration = old.Duration
+	if !equality.Semantic.DeepEqual(same, *old) || old.Duration == "" {
+		return false
+	}
+	if updated.Duration == "" {
+		return true
+	}
+	before, err := ParseSpan(old.Duration)
+	if err != nil {
+		return false
+	}
+	after, err := ParseSpan(updated.Duration)
+	return err == nil && after >= before
+}
+
+func durationText(duration string) string {
+	if duration == "" {
+		return "until deleted"
+	}
+	return duration
+}

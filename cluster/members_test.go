@@ -1,0 +1,237 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// add gives the group one more, empty node that joins.
+func (g *group) add(id string) *Node {
+	g.t.Helper()
+	cfg, f := testConfig(g.t, id)
+	g.cfgs[id], g.fatals[id] = cfg, f
+	return g.start(id)
+}
+
+func (g *group) suffrage(id string) string {
+	for _, m := range g.leader().Status(testContext(g.t)).Members {
+		if m.ID == id {
+			return m.Suffrage
+		}
+	}
+	return ""
+}
+
+func TestANewNodeJoinsBySnapshotAndGetsItsVote(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, 1, func(c *Config) { c.TrailingLogs = 1 })
+	n1 := g.nodes["n1"]
+	for i := range 100 {
+		mustPut(t, n1, fmt.Sprintf("things/%d", i), "x")
+	}
+	require.NoError(t, n1.raft.Snapshot().Error())
+	n2 := g.add("n2")
+	g.ready(n2)
+	require.Equal(t, "x", bodyAt(t, n2, "things/99"))
+	require.NotZero(t, n2.DB().Counters().Restores, "it must have come by snapshot")
+	g.eventually("n2 votes", func() bool { return g.suffrage("n2") == "voter" })
+
+	// It comes back from its snapshot, at another address.
+	mustPut(t, n2, "things/more", "y")
+	g.stop("n2")
+	n2 = g.start("n2")
+	g.ready(n2)
+	require.Equal(t, "y", bodyAt(t, n2, "things/more"))
+}
+
+func TestAnIDWithAnotherDirectoryIsRefusedUntilRemovePeer(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, 3, nil)
+	mustPut(t, g.leader(), "things/a", "1")
+	victim := g.follower().ID()
+	g.stop(victim)
+
+	cfg, f := testConfig(t, victim) // the same id, an empty directory
+	g.cfgs[victim], g.fatals[victim] = cfg, f
+	impostor := g.start(victim)
+	code, err := f.wait(t)
+	require.Equal(t, ExitRefused, code)
+	require.ErrorIs(t, err, store.ErrIdentity)
+	require.ErrorContains(t, err, "remove-peer "+victim)
+	select {
+	case <-impostor.Ready():
+		t.Fatal("a refused node must not be ready")
+	default:
+	}
+	g.stop(victim)
+
+	require.ErrorIs(t, g.leader().RemovePeer(testContext(t), "n99"), ErrUnknownNode)
+	require.NoError(t, g.follower().RemovePeer(testContext(t), victim))
+	require.Nil(t, g.leader().DB().State().Row(nodeKey(victim)))
+	require.Empty(t, g.suffrage(victim))
+	g.ready(g.start(victim))
+	require.Equal(t, "1", bodyAt(t, g.nodes[victim], "things/a"))
+}
+
+func TestRemovingTheLeaderHandsOverFirstAndStopsIt(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, 3, nil)
+	leader := g.leader().ID()
+	require.NoError(t, g.follower().RemovePeer(testContext(t), leader))
+	code, _ := g.fatals[leader].wait(t)
+	require.Equal(t, ExitRemoved, code)
+	g.stop(leader)
+	mustPut(t, g.follower(), "things/a", "1")
+	require.Len(t, g.leader().Status(testContext(t)).Members, 2)
+}
+
+func TestADirectoryOfAnotherExchangeIsRefused(t *testing.T) {
+	t.Parallel()
+	a := startGroup(t, 1, nil)
+	b := startGroup(t, 3, nil)
+	for id := range b.cfgs {
+		b.stop(id)
+	}
+	b.nodes["elsewhere"] = a.nodes["n1"] // start joins whoever is listed
+	b.start("n2")
+	code, err := b.fatals["n2"].wait(t)
+	require.Equal(t, ExitRefused, code)
+	require.ErrorIs(t, err, ErrWrongCluster)
+}
+
+func TestTransferStatusHashesAndSnapshotWorkOnEveryNode(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, 3, nil)
+	mustPut(t, g.leader(), "things/a", "1")
+	old := g.leader()
+	to := g.follower()
+	require.NoError(t, to.TransferLeadership(testContext(t), to.ID()))
+	g.eventually("leadership moved", func() bool { return to.IsLeader() && !old.IsLeader() })
+	err := old.TransferLeadership(testContext(t), "n99")
+	require.ErrorIs(t, err, ErrUnknownNode)
+
+	for _, n := range g.nodes {
+		_, err := n.ReadIndex(testContext(t))
+		require.NoError(t, err)
+	}
+	for _, n := range g.nodes {
+		s := n.Status(testContext(t))
+		require.Equal(t, ViewLeader, s.View)
+		require.Equal(t, to.ID(), s.Leader)
+		require.Len(t, s.Members, 3)
+		for _, m := range s.Members {
+			require.True(t, m.Reachable, m.Error)
+			require.Equal(t, m.ID == to.ID(), m.Leader)
+			require.Positive(t, m.LogBytes)
+		}
+		g.eventually("equal hashes", func() bool {
+			h := n.StateHashes(context.Background())
+			return h.Equal && h.Index > 0 && len(h.Members) == 3
+		})
+		var b bytes.Buffer
+		revision, err := n.Snapshot(testContext(t), &b)
+		require.NoError(t, err)
+		state, err := fsm.ReadSnapshot(&b)
+		require.NoError(t, err)
+		require.Equal(t, revision, state.Revision())
+		require.NotNil(t, state.Row("things/a"))
+	}
+}
+
+func TestWithoutAMajoritySurelyNothingOrUnknown(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, 3, func(c *Config) { c.LeaderWait = 1 })
+	f := g.follower()
+	for id := range g.cfgs {
+		if id != f.ID() {
+			g.stop(id)
+		}
+	}
+	g.eventually("the follower knows of no leader", func() bool { return f.Leader() == "" })
+	_, err := put(testContext(t), f, "things/a", "1")
+	require.ErrorIs(t, err, store.ErrNoLeader)
+	require.NotErrorIs(t, err, store.ErrUnknownOutcome)
+	_, err = f.ReadIndex(testContext(t))
+	require.ErrorIs(t, err, store.ErrNoLeader)
+	require.NotNil(t, f.DB().State().Row(nodeKey("n1")), "stale reads go on")
+}
+
+func TestIntentsMayNotWriteWhatBelongsToRoomsAndTheGroup(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, 1, func(c *Config) { c.GossipListen = "" })
+	n := g.nodes["n1"]
+	for name, txn := range map[string]fsm.Txn{
+		"ledger": {Writes: []fsm.Write{{Key: "things/a", Ledger: &fsm.Ledger{}}}},
+		"moves":  {Moves: []fsm.Move{{Op: fsm.MoveRelease, Account: "a", Holder: "b"}}},
+		"nodes":  {Writes: []fsm.Write{{Key: "nodes/n1", Delete: true}}},
+	} {
+		_, err := n.Write(testContext(t), txn)
+		require.ErrorIs(t, err, ErrInvalid, name)
+	}
+	_, err := n.Write(testContext(t), fsm.Txn{Writes: []fsm.Write{{Key: "things/a", Body: make([]byte, MaxCommandBytes)}}})
+	require.ErrorIs(t, err, ErrTooLarge)
+}
+
+func TestARetryWithTheSameIDIsDoneOnce(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, 1, func(c *Config) { c.GossipListen = "" })
+	n := g.nodes["n1"]
+	txn := fsm.Txn{
+		ID:     n.NewRequestID(),
+		Guards: []fsm.Guard{{Key: "things/a", Part: fsm.PartRow}},
+		Writes: []fsm.Write{{Key: "things/a", Body: []byte("1")}},
+	}
+	first, err := n.Write(testContext(t), txn)
+	require.NoError(t, err)
+	second, err := n.Write(testContext(t), txn)
+	require.NoError(t, err)
+	require.Equal(t, first, second)
+}
+
+func TestAnUnknownCommandStopsTheNode(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, 1, func(c *Config) { c.GossipListen = "" })
+	n := g.nodes["n1"]
+	before := n.DB().State()
+	f := n.raft.Apply([]byte("\x07 from a newer version"), patience)
+	require.NoError(t, f.Error())
+	require.Error(t, f.Response().(error))
+	code, err := g.fatals["n1"].wait(t)
+	require.Equal(t, ExitUnknownCommand, code)
+	require.ErrorIs(t, err, fsm.ErrUnknownCommand)
+	require.True(t, n.Failed())
+	// It applies nothing more, and accepts nothing more.
+	_, err = n.submitHere(testContext(t), NewIntent(&fsm.Txn{Writes: []fsm.Write{{Key: "a/b"}}}, nil))
+	require.ErrorIs(t, err, ErrNotLeader)
+	require.Equal(t, before.Revision(), n.DB().State().Revision())
+}
+
+func TestADifferentMinorityIsFoundAndStopsItself(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, 3, nil)
+	mustPut(t, g.leader(), "things/a", "1")
+	bad := g.follower()
+	// As if memory had flipped: this replica remembers another state after the next entries.
+	bad.machine.hashes.mu.Lock()
+	for i := range bad.machine.hashes.recent {
+		bad.machine.hashes.recent[i].hash[0] ^= 1
+	}
+	bad.machine.hashes.mu.Unlock()
+	code, err := g.fatals[bad.ID()].wait(t)
+	require.Equal(t, ExitDiverged, code)
+	require.ErrorContains(t, err, "majority")
+	for id, f := range g.fatals {
+		if id != bad.ID() {
+			require.Empty(t, f.came, id)
+		}
+	}
+	require.True(t, errors.Is(ErrHalted, ErrNotProposed))
+}

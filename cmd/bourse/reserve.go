@@ -1,0 +1,161 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
+)
+
+// reserveFlags are what `bourse reserve` is told.
+type reserveFlags struct {
+	client
+	from, cpu, memory, duration, waitFor, name, target, maxCost string
+	resources                                                   map[string]string
+	priority                                                    int32
+	dryRun                                                      bool
+}
+
+func newReserveCommand() *cobra.Command {
+	var f reserveFlags
+	command := &cobra.Command{
+		Use:   "reserve",
+		Short: "Reserve capacity, or with --dry-run ask where it would be",
+		Example: "  bourse reserve --from rome --cpu 4 --memory 8Gi --for 2h\n" +
+			"  bourse reserve --from rome --cpu 4 --memory 8Gi --dry-run\n" +
+			"  bourse reserve --from rome --resource nvidia.com/gpu=1 --wait 30m",
+		RunE: func(command *cobra.Command, _ []string) error {
+			rsv, err := f.reservation(time.Now())
+			if err != nil {
+				return usageError{err}
+			}
+			exchange, err := f.connect()
+			if err != nil {
+				return err
+			}
+			created, err := exchange.CreateReservation(command.Context(), rsv, f.dryRun)
+			if err != nil {
+				return err
+			}
+			if err := f.print(command, created, func(w io.Writer) error { return printReservation(w, created, f.dryRun) }); err != nil {
+				return err
+			}
+			if created.Status.Phase == broker.ReservationFailed {
+				return refusedError{fmt.Errorf("%s", created.Status.Message)}
+			}
+			return nil
+		},
+	}
+	flags := command.Flags()
+	f.flags(flags)
+	flags.StringVar(&f.from, "from", "", "id of the cluster that asks")
+	flags.StringVar(&f.cpu, "cpu", "", "cores, as 4 or 500m")
+	flags.StringVar(&f.memory, "memory", "", "memory, as 8Gi")
+	flags.StringToStringVar(&f.resources, "resource", nil, "further resources, as nvidia.com/gpu=1")
+	flags.StringVar(&f.duration, "for", "", "how long, as 2h (default: until deleted)")
+	flags.StringVar(&f.waitFor, "wait", "", "how long to wait for capacity, as 30m (default: fail at once)")
+	flags.Int32Var(&f.priority, "priority", 0, "higher is served first, -1000 to 1000")
+	flags.StringVar(&f.target, "target", "", "only this cluster")
+	flags.StringVar(&f.maxCost, "max-cost", "", "most that the request may cost per hour")
+	flags.StringVar(&f.name, "name", "", "name of the reservation (default: made from --from and the time)")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "decide, but hold nothing")
+	return command
+}
+
+func (f *reserveFlags) reservation(now time.Time) (*broker.Reservation, error) {
+	if f.from == "" {
+		return nil, fmt.Errorf("--from is empty: name the cluster that asks")
+	}
+	requested := corev1.ResourceList{}
+	add := func(name, value, flag string) error {
+		quantity, err := resource.ParseQuantity(value)
+		if err != nil {
+			return fmt.Errorf("%s %q: %w", flag, value, err)
+		}
+		requested[corev1.ResourceName(name)] = quantity
+		return nil
+	}
+	if f.cpu != "" {
+		if err := add("cpu", f.cpu, "--cpu"); err != nil {
+			return nil, err
+		}
+	}
+	if f.memory != "" {
+		if err := add("memory", f.memory, "--memory"); err != nil {
+			return nil, err
+		}
+	}
+	for name, value := range f.resources {
+		if err := add(name, value, "--resource "+name); err != nil {
+			return nil, err
+		}
+	}
+	if len(requested) == 0 {
+		return nil, fmt.Errorf("nothing is asked for: give --cpu, --memory or --resource")
+	}
+	name := f.name
+	if name == "" {
+		name = strings.ToLower(fmt.Sprintf("%s-%s", f.from, now.UTC().Format("20060102t150405.000")))
+	}
+	return &broker.Reservation{
+		TypeMeta:   metav1.TypeMeta{APIVersion: broker.SchemeGroupVersion.String(), Kind: "Reservation"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: broker.ReservationSpec{
+			RequesterID: f.from, RequestedResources: requested, Duration: f.duration, WaitFor: f.waitFor,
+			Priority: f.priority, TargetClusterID: f.target, MaxCostPerHour: f.maxCost,
+		},
+	}, nil
+}
+
+func printReservation(w io.Writer, rsv *broker.Reservation, dryRun bool) error {
+	heading := rsv.Name
+	if dryRun {
+		heading += " (dry run, nothing is held)"
+	}
+	status := &rsv.Status
+	rows := [][]string{{"phase", paintReservationPhase(w, status.Phase)}}
+	add := func(key, value string) {
+		if value != "" {
+			rows = append(rows, []string{key, value})
+		}
+	}
+	add("requested", resourcesText(rsv.Spec.RequestedResources))
+	add("target", status.TargetClusterID)
+	add("endpoint", status.TargetClusterEndpoint)
+	add("price per hour", status.PricePerHour)
+	if status.ExpiresAt != nil {
+		add("expires", status.ExpiresAt.Format(time.RFC3339))
+	}
+	add("message", status.Message)
+	if _, err := fmt.Fprintln(w, heading); err != nil {
+		return err
+	}
+	if err := table(w, rows); err != nil {
+		return err
+	}
+	if status.Decision == nil {
+		return nil
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	return printDecision(w, status.Decision, status.TargetClusterID)
+}
+
+func paintReservationPhase(w io.Writer, phase broker.ReservationPhase) string {
+	switch phase {
+	case broker.ReservationReserved:
+		return paint(w, green, string(phase))
+	case broker.ReservationFailed:
+		return paint(w, red, string(phase))
+	default:
+		return paint(w, yellow, string(phase))
+	}
+}

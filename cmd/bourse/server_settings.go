@@ -1,0 +1,92 @@
+package main
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/bourse-dev/bourse/cluster"
+)
+
+// serverSettings is the one table of a broker node's options: its flags are also the keys of the
+// configuration file, the environment variables, and docs/configuration.md.
+type serverSettings struct {
+	cluster       cluster.Config
+	listen        string
+	advertise     string
+	gossipKeyFile string
+	staleAfter    time.Duration
+	logs          logFlags
+}
+
+func newServerSettings(flags *pflag.FlagSet) *serverSettings {
+	s := &serverSettings{cluster: cluster.DefaultConfig()}
+	c := &s.cluster
+	flags.StringVar(&c.NodeID, "node-id", "", "id of this broker node, a DNS label; bound to its data directory for ever")
+	flags.StringVar(&c.DataDir, "data-dir", "", "directory of the node's state")
+	flags.StringVar(&s.listen, "listen", "127.0.0.1:7440", "address of the API")
+	flags.StringVar(&s.advertise, "advertise", "", "address of the API as others reach it (default: listen)")
+	flags.StringVar(&c.RaftListen, "raft-listen", "127.0.0.1:7441", "address of Raft and the internal RPC")
+	flags.StringVar(&c.RaftAdvertise, "raft-advertise", "", "raft-listen as other nodes reach it (default: raft-listen)")
+	flags.StringVar(&c.GossipListen, "gossip-listen", "127.0.0.1:7442", "address of gossip, TCP and UDP")
+	flags.StringVar(&c.GossipAdvertise, "gossip-advertise", "", "gossip-listen as other nodes reach it (default: gossip-listen)")
+	flags.StringSliceVar(&c.Join, "join", nil, "gossip addresses of other nodes")
+	flags.IntVar(&c.BootstrapExpect, "bootstrap-expect", 0, "how many empty nodes found an exchange together; 0: join an existing one")
+	flags.StringVar(&c.TLS.CAFile, "tls-ca", "", "certificate of the exchange's authority")
+	flags.StringVar(&c.TLS.CertFile, "tls-cert", "", "certificate of this node")
+	flags.StringVar(&c.TLS.KeyFile, "tls-key", "", "private key of this node")
+	flags.StringVar(&s.gossipKeyFile, "gossip-key-file", "", "key that encrypts gossip, from `bourse pki init`")
+	flags.BoolVar(&c.Insecure, "insecure-dev", false, "no TLS and everybody is admin; on loopback addresses only")
+	flags.DurationVar(&s.staleAfter, "stale-after", 90*time.Second, "how long an agent may be silent before its offer is Stale")
+	flags.DurationVar(&c.HeartbeatTimeout, "raft-heartbeat", c.HeartbeatTimeout, "how long a follower waits for its leader; use 1s across a WAN")
+	flags.DurationVar(&c.ElectionTimeout, "raft-election", c.ElectionTimeout, "how long a candidate waits for votes")
+	flags.DurationVar(&c.LeaseTimeout, "raft-lease", c.LeaseTimeout, "how long a leader goes on without a majority; at most raft-heartbeat")
+	flags.DurationVar(&c.CommitTimeout, "raft-commit", c.CommitTimeout, "how long followers may wait to hear of a commit")
+	flags.Uint64Var(&c.SnapshotThreshold, "snapshot-threshold", c.SnapshotThreshold, "log entries between two snapshots")
+	flags.DurationVar(&c.SnapshotInterval, "snapshot-interval", c.SnapshotInterval, "how often it is looked whether a snapshot is due")
+	s.logs.flags(flags)
+	return s
+}
+
+// complete reads the files that settings name and reports all faults at once.
+func (s *serverSettings) complete() error {
+	var faults []error
+	if host, _, err := net.SplitHostPort(s.listen); err != nil {
+		faults = append(faults, fmt.Errorf("listen %q: %w", s.listen, err))
+	} else if ip := net.ParseIP(host); s.cluster.Insecure && (ip == nil || !ip.IsLoopback()) {
+		faults = append(faults, fmt.Errorf("listen %q: insecure-dev works only on a loopback IP address", s.listen))
+	}
+	if s.staleAfter < time.Second {
+		faults = append(faults, fmt.Errorf("stale-after %s: must be at least 1s", s.staleAfter))
+	}
+	if s.gossipKeyFile != "" {
+		key, err := readGossipKey(s.gossipKeyFile)
+		if err != nil {
+			faults = append(faults, err)
+		}
+		s.cluster.GossipKey = key
+	}
+	s.cluster.APIAddress = s.advertise
+	if s.advertise == "" {
+		s.cluster.APIAddress = s.listen
+	}
+	return errors.Join(append(faults, s.cluster.Validate())...)
+}
+
+func readGossipKey(path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("gossip-key-file: %w", err)
+	}
+	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil {
+		return nil, fmt.Errorf("gossip-key-file %s: not base64", path)
+	}
+	return key, nil
+}

@@ -1,0 +1,215 @@
+package reservation
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/bourse-dev/bourse/allocation"
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// decideAll serves waiters and arrivals in one order. It stops where the Step is full, and never
+// skips: what comes later in the order must not take what comes earlier might get.
+func (t *term) decideAll() {
+	t.rouse()
+	candidates := t.fresh
+	for _, w := range t.waiting.sorted {
+		if w.untried {
+			candidates = append(candidates, w)
+		}
+	}
+	slices.SortStableFunc(candidates, before)
+
+	t.fresh = nil
+	decisions := 0
+	edited := map[string]struct{}{}
+	for _, r := range candidates {
+		if r.intent != nil && guardsHold(t.state, r.intent.Txn) {
+			edited[r.key] = struct{}{}
+		}
+	}
+	for i, r := range candidates {
+		if decisions == maxDecisions || t.batch.full(itemOverheadBytes+r.bytes()) {
+			t.keep(candidates[i:])
+			return
+		}
+		if r.intent == nil {
+			if _, superseded := edited[r.key]; superseded {
+				continue // the edit is decided in its place
+			}
+			if t.batch.busy(r.key) {
+				continue
+			}
+			r.untried = false
+			decisions++
+			t.placeWaiter(r)
+			continue
+		}
+		if t.batch.busy(r.key) {
+			t.fresh = append(t.fresh, r)
+			continue
+		}
+		if t.admit(r) {
+			decisions++
+		}
+	}
+}
+
+// keep leaves requests for the next Step.
+func (t *term) keep(rest []*request) {
+	for _, r := range rest {
+		if r.intent != nil {
+			t.fresh = append(t.fresh, r)
+		}
+	}
+	t.batch.left = true
+}
+
+// rouse marks the waiters that a change could have made fit.
+func (t *term) rouse() {
+	if len(t.improved) == 0 {
+		return
+	}
+	for _, w := range t.waiting.sorted {
+		if !w.untried {
+			w.untried = len(t.improved) > maxImproved || t.fitsImproved(w)
+		}
+	}
+	clear(t.improved)
+}
+
+func (t *term) fitsImproved(w *request) bool {
+	for key := range t.improved {
+		if couldFit(t.view.offers[key], &w.ask) {
+			return true
+		}
+	}
+	return false
+}
+
+// admit turns an intent into a command. It returns whether that took a decision.
+func (t *term) admit(r *request) bool {
+	row := t.state.Row(r.key)
+	if r.row = row; row != nil {
+		r.created = row.Created
+	}
+	switch {
+	case !guardsHold(t.state, r.intent.Txn):
+		// Apply refuses it, or knows the request's id and answers as the first time.
+		txn := *r.intent.Txn
+		txn.ID = r.id()
+		t.propose(proposal{key: r.key, request: r, passed: true}, &txn)
+		return false
+	case row == nil || phaseOf(row) == store.PhasePending:
+		t.place(r)
+		return true
+	case phaseOf(row) == store.PhaseReserved:
+		t.extend(r)
+		return false
+	default:
+		t.refuseChange(r, fsm.RefusedGuard)
+		return false
+	}
+}
+
+// refuseChange answers an edit that the reservation's phase forbids. The API layer reads the
+// state again and names the phase.
+func (t *term) refuseChange(r *request, kind fsm.RefusalKind) {
+	t.batch.answer(r.intent, fsm.Result{
+		Revision: t.state.Revision(),
+		Refusal:  &fsm.Refusal{Kind: kind, Key: r.key, Part: fsm.PartLedger, Revision: r.row.LedgerRev},
+	})
+}
+
+// place decides a request that an intent brings, and stores it with the answer.
+func (t *term) place(r *request) {
+	if r.object.DeletionTimestamp != nil && r.row != nil {
+		t.commit(r, r.pending(t.now, "it is being deleted", nil), nil, OutcomeWaiting)
+		return
+	}
+	t.view.market.Decide(&r.ask, &t.decision)
+	if t.decision.Found {
+		t.grant(r)
+		return
+	}
+	if ledger := r.notGranted(t.now, t.decision.Message(&r.ask), t.record()); ledger.Ended {
+		t.commit(r, ledger, nil, OutcomeFailed)
+	} else {
+		t.commit(r, ledger, nil, OutcomeWaiting)
+	}
+}
+
+// placeWaiter decides a request that waits in the state. Nothing is written where nothing
+// changes.
+func (t *term) placeWaiter(r *request) {
+	t.view.market.Decide(&r.ask, &t.decision)
+	switch {
+	case t.decision.Found:
+		t.grant(r)
+	case r.waitUntil(t.now) == 0:
+		t.commit(r, r.failed(t.now, t.decision.Message(&r.ask), t.record()), nil, OutcomeFailed)
+	case r.row.Ledger == nil || r.row.Ledger.Phase == 0:
+		t.commit(r, r.pending(t.now, t.decision.Message(&r.ask), t.record()), nil, OutcomeWaiting)
+	}
+}
+
+// grant proposes the hold on the winner and takes it from the view.
+func (t *term) grant(r *request) {
+	winner := t.decision.Best()
+	account := broker.AdvertisementKey(winner.ClusterID)
+	ledger := r.granted(t.now, winner, t.view.offers[account].endpoint, t.record())
+	t.commit(r, ledger, []fsm.Move{{
+		Op: fsm.MoveHold, Account: account, Holder: r.key, Amounts: r.ask.Amounts, Priority: r.priority,
+	}}, OutcomeGranted)
+	t.view.market.Take(winner.ClusterID, r.ask.Amounts)
+	t.taken[account] = struct{}{}
+}
+
+// record is the last decision in the ledger's encoding.
+func (t *term) record() []byte {
+	return allocation.EncodeDecision(nil, &t.decision, uint64(t.state.Revision()))
+}
+
+// extend gives a Reserved one a longer lease, counted from the grant.
+func (t *term) extend(r *request) {
+	old := store.ReservationOf(r.row)
+	spec := r.object.Spec
+	spec.Duration = old.Spec.Duration
+	ledger, longer := r.extended(*r.row.Ledger)
+	if !longer || !equality.Semantic.DeepEqual(spec, old.Spec) {
+		t.refuseChange(r, fsm.RefusedInvalid)
+		return
+	}
+	t.commitAs(r, ledger, nil, OutcomeExtended, reasonExtended, "Normal")
+}
+
+// commit proposes the request's new ledger, with its event, guarded so that an edited request is
+// never granted its old size.
+func (t *term) commit(r *request, ledger *fsm.Ledger, moves []fsm.Move, outcome Outcome) {
+	kind := "Normal"
+	if outcome == OutcomeFailed {
+		kind = "Warning"
+	}
+	t.commitAs(r, ledger, moves, outcome, ledger.Reason, kind)
+}
+
+func (t *term) commitAs(r *request, ledger *fsm.Ledger, moves []fsm.Move, outcome Outcome, reason, kind string) {
+	txn := &fsm.Txn{Moves: moves}
+	p := proposal{key: r.key, request: r, outcome: outcome}
+	event := t.eventWrite(r.key, r.object, kind, reason, ledger.Message)
+	if r.row != nil {
+		txn.Guards = append(txn.Guards, fsm.GuardSpec(r.row), fsm.GuardLedger(r.row))
+	}
+	if r.intent == nil {
+		txn.Writes = []fsm.Write{{Key: r.key, Ledger: ledger}, event}
+	} else {
+		txn.ID = r.id()
+		txn.Guards = append(slices.Clone(r.intent.Txn.Guards), txn.Guards...)
+		txn.Writes = append(slices.Clone(r.intent.Txn.Writes), event)
+		txn.Writes[r.write].Ledger = ledger
+	}
+	t.propose(p, txn)
+}

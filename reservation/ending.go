@@ -1,0 +1,141 @@
+package reservation
+
+import (
+	"fmt"
+
+	"github.com/bourse-dev/bourse/allocation"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// The reasons of a reservation's state, in its ledger and on its events.
+const (
+	reasonReserved  = "Reserved"
+	reasonWaiting   = "WaitingForCapacity"
+	reasonNoFit     = "InsufficientResources"
+	reasonTimeout   = "WaitTimeout"
+	reasonExpired   = "Expired"
+	reasonWithdrawn = "ProviderWithdrawn"
+	reasonExtended  = "Extended"
+)
+
+// endLeases proposes what the clock says: leases that are over, waits that are, and final
+// reservations that were kept long enough.
+func (t *term) endLeases() {
+	for !t.batch.endingsFull() {
+		d, ok := t.leases.due(t.now)
+		if !ok {
+			return
+		}
+		row := t.state.Row(d.key)
+		if row == nil || t.batch.busy(d.key) {
+			continue
+		}
+		if at := dueAt(row); at == 0 || at > t.now {
+			continue // it was extended or changed since; the newer deadline is in the heap
+		}
+		switch row.Ledger.Phase {
+		case store.PhaseReserved:
+			t.expire(row)
+		case store.PhasePending:
+			t.timeOut(row)
+		default:
+			t.remove(row)
+		}
+	}
+	t.batch.left = t.batch.left || t.leases.next() > 0 && t.leases.next() <= t.now
+}
+
+// expire ends a lease. The guard names the fence and the expiry that were seen: a lease that was
+// extended meanwhile is not ended.
+func (t *term) expire(row *fsm.Row) {
+	t.release(row, OutcomeExpired, reasonExpired,
+		fmt.Sprintf("the reservation on %s ended as asked", row.Ledger.Target),
+		fsm.GuardLease(row))
+}
+
+// releaseHolders ends every reservation on the account. False: something is left for the next
+// Step.
+func (t *term) releaseHolders(account string) bool {
+	row := t.state.Row(account)
+	if row == nil || row.Account == nil {
+		return true
+	}
+	if o := t.view.offers[account]; o == nil || !o.Withdrawn {
+		return true
+	}
+	done := true
+	for hold := range row.Account.Holds() {
+		holder := t.state.Row(hold.Holder)
+		if holder == nil || !isReservation(hold.Holder) || phaseOf(holder) != store.PhaseReserved {
+			continue
+		}
+		if t.batch.busy(holder.Key) {
+			done = false
+			continue
+		}
+		if t.batch.endingsFull() {
+			return false
+		}
+		t.release(holder, OutcomeWithdrawn, reasonWithdrawn,
+			clusterIDOf(account)+" has withdrawn its offer",
+			fsm.GuardLedger(holder))
+		// It stays in the set until the state shows no holder.
+		done = false
+	}
+	return done
+}
+
+// release ends a Reserved reservation; Apply ends its holds with it.
+func (t *term) release(row *fsm.Row, outcome Outcome, reason, message string, guard fsm.Guard) {
+	object := store.ReservationOf(row)
+	ledger := *row.Ledger
+	ledger.Phase, ledger.Ended, ledger.EndedAt = store.PhaseReleased, true, t.now
+	ledger.Reason, ledger.Message = reason, message
+	ledger.WaitUntil = keepUntil(&object.Spec, t.now)
+	t.propose(proposal{key: row.Key, outcome: outcome}, &fsm.Txn{
+		Guards: []fsm.Guard{guard},
+		Writes: []fsm.Write{
+			{Key: row.Key, Ledger: &ledger},
+			t.eventWrite(row.Key, object, "Normal", reason, message),
+		},
+	})
+	t.batch.endings++
+}
+
+// timeOut ends a wait.
+func (t *term) timeOut(row *fsm.Row) {
+	object := store.ReservationOf(row)
+	ledger := *row.Ledger
+	message := "waited " + object.Spec.WaitFor + " in vain"
+	if r, err := newRequest(row.Key, object); err == nil {
+		t.view.market.Decide(&r.ask, &t.decision)
+		ledger.Decision = allocation.EncodeDecision(nil, &t.decision, uint64(t.state.Revision()))
+		message += ": " + t.decision.Message(&r.ask)
+	}
+	ledger.Phase, ledger.Ended, ledger.EndedAt = store.PhaseFailed, true, t.now
+	ledger.Reason, ledger.Message = reasonTimeout, message
+	ledger.WaitUntil = keepUntil(&object.Spec, t.now)
+	t.propose(proposal{key: row.Key, outcome: OutcomeTimedOut}, &fsm.Txn{
+		Guards: []fsm.Guard{fsm.GuardSpec(row), fsm.GuardLedger(row)},
+		Writes: []fsm.Write{
+			{Key: row.Key, Ledger: &ledger},
+			t.eventWrite(row.Key, object, "Warning", reasonTimeout, message),
+		},
+	})
+	t.batch.endings++
+}
+
+// remove deletes a final reservation that was kept long enough, and its events. One with
+// finalizers stays until they are gone: they are a promise that somebody is told first.
+func (t *term) remove(row *fsm.Row) {
+	if len(store.ReservationOf(row).Finalizers) > 0 {
+		return
+	}
+	t.propose(proposal{key: row.Key, outcome: OutcomeRemoved}, &fsm.Txn{
+		Guards: []fsm.Guard{fsm.GuardRow(row)},
+		Writes: []fsm.Write{{Key: row.Key, Delete: true}},
+	})
+	t.batch.endings++
+	t.events.doomOwner(row.Key)
+}

@@ -1,0 +1,190 @@
+package reservation
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// eventsPrefix of the rows that kubectl describe shows.
+const eventsPrefix = "events/"
+
+// eventSpace makes an event's uid from its key: the same on whichever node asks.
+var eventSpace = uuid.MustParse("6f0a4f52-8c0e-4b0e-9a53-2d1c5f0f8f11")
+
+// The number in an event's name is its time in milliseconds and a counter.
+const eventCounterBits = 12
+
+// eventWrite is one event of a reservation as a row. Where a row of that name exists already,
+// nothing is written: an event is never worth a refusal.
+func (t *term) eventWrite(key string, object *broker.Reservation, kind, reason, message string) fsm.Write {
+	t.eventCount++
+	number := uint64(t.now)<<eventCounterBits | t.eventCount&(1<<eventCounterBits-1)
+	path := strings.TrimPrefix(key, broker.ReservationsPrefix)
+	namespace, name, _ := strings.Cut(path, "/")
+	name = name[:min(len(name), broker.MaxNameBytes-maxEventSuffixBytes)] + "." + strconv.FormatUint(number, 16)
+	eventKey := eventsPrefix + namespace + "/" + name
+	at := metav1.NewTime(timeOf(t.now))
+	body, err := store.EventBody(&corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, CreationTimestamp: at,
+			UID: uidOf(eventKey),
+		},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: broker.SchemeGroupVersion.String(), Kind: "Reservation",
+			Namespace: namespace, Name: object.Name, UID: object.UID,
+		},
+		Type: kind, Reason: reason, Message: message, Count: 1,
+		FirstTimestamp: at, LastTimestamp: at,
+		Source:              corev1.EventSource{Component: "bourse"},
+		ReportingController: broker.GroupName + "/reservation",
+	})
+	if err != nil {
+		panic("reservation: an event of plain strings can't be encoded: " + err.Error())
+	}
+	return fsm.Write{Key: eventKey, IfAbsent: true, Body: body}
+}
+
+// eventIndex knows which events there are and which have to go.
+type eventIndex struct {
+	live     map[string]fsm.Millis // event key -> when it was
+	byAge    []string              // oldest first; may name events that are gone
+	byObject map[string][]string   // reservation key -> event keys, oldest first
+	doomed   []string
+	sweptAt  fsm.Millis
+}
+
+func newEventIndex(state *fsm.State, now fsm.Millis) *eventIndex {
+	x := &eventIndex{live: map[string]fsm.Millis{}, byObject: map[string][]string{}}
+	var rows []string
+	for row := range state.Scan(eventsPrefix) {
+		rows = append(rows, row.Key)
+	}
+	slices.SortStableFunc(rows, func(a, b string) int {
+		return cmp.Compare(eventTime(a, now), eventTime(b, now))
+	})
+	for _, key := range rows {
+		x.add(key, now)
+	}
+	return x
+}
+
+// sync brings the index up to one event's row; nil: it is gone.
+func (x *eventIndex) sync(key string, row *fsm.Row, now fsm.Millis) {
+	switch {
+	case !strings.HasPrefix(key, eventsPrefix):
+	case row == nil:
+		x.remove(key)
+	default:
+		x.add(key, now)
+	}
+}
+
+func (x *eventIndex) add(key string, now fsm.Millis) {
+	if _, known := x.live[key]; known {
+		return
+	}
+	x.live[key] = eventTime(key, now)
+	x.byAge = append(x.byAge, key)
+	owner := ownerOf(key)
+	of := append(x.byObject[owner], key)
+	x.byObject[owner] = of
+	if over := len(of) - maxEventsPerObject; over > 0 {
+		x.doomed = append(x.doomed, of[:over]...)
+	}
+}
+
+func (x *eventIndex) remove(key string) {
+	if _, known := x.live[key]; !known {
+		return
+	}
+	delete(x.live, key)
+	owner := ownerOf(key)
+	of := slices.DeleteFunc(x.byObject[owner], func(k string) bool { return k == key })
+	if x.byObject[owner] = of; len(of) == 0 {
+		delete(x.byObject, owner)
+	}
+}
+
+// doomOwner marks all events of a reservation that is removed.
+func (x *eventIndex) doomOwner(key string) {
+	x.doomed = append(x.doomed, x.byObject[key]...)
+}
+
+// sweep marks what is too old or too much. nextSweep says when to call it again.
+func (x *eventIndex) sweep(now fsm.Millis) {
+	excess := len(x.live) - maxEvents
+	due := now >= x.sweptAt+eventSweep
+	for len(x.byAge) > 0 {
+		at, known := x.live[x.byAge[0]]
+		if known {
+			if excess <= 0 && (!due || at+eventTTL > now) {
+				break
+			}
+			x.doomed = append(x.doomed, x.byAge[0])
+			excess--
+		}
+		x.byAge = x.byAge[1:]
+	}
+	if due {
+		x.sweptAt = now
+	}
+}
+
+func (x *eventIndex) nextSweep() fsm.Millis {
+	if len(x.byAge) == 0 {
+		return 0
+	}
+	return max(x.live[x.byAge[0]]+eventTTL, x.sweptAt+eventSweep)
+}
+
+// take returns up to n doomed events that are still there.
+func (x *eventIndex) take(n int) []string {
+	var keys []string
+	for len(keys) < n && len(x.doomed) > 0 {
+		key := x.doomed[0]
+		x.doomed = x.doomed[1:]
+		if _, known := x.live[key]; known && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// eventTime is in the event's name. An event that this room did not write counts from when it
+// was first seen.
+func eventTime(key string, now fsm.Millis) fsm.Millis {
+	if number, ok := eventNumber(key); ok {
+		if at := fsm.Millis(number >> eventCounterBits); at > 0 && at <= now {
+			return at
+		}
+	}
+	return now
+}
+
+func eventNumber(key string) (uint64, bool) {
+	dot := strings.LastIndexByte(key, '.')
+	if dot < 0 {
+		return 0, false
+	}
+	number, err := strconv.ParseUint(key[dot+1:], 16, 64)
+	return number, err == nil
+}
+
+// ownerOf is the reservation that an event's name speaks of.
+func ownerOf(eventKey string) string {
+	path := strings.TrimPrefix(eventKey, eventsPrefix)
+	if dot := strings.LastIndexByte(path, '.'); dot >= 0 {
+		path = path[:dot]
+	}
+	return broker.ReservationsPrefix + path
+}

@@ -1,0 +1,58 @@
+package reservation
+
+import (
+	"github.com/bourse-dev/bourse/allocation"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// The ledgers that a decision leads to. They are the same for a real request and for a dry-run.
+//
+// Ledger.WaitUntil is what the row waits until: Pending for capacity, final for its removal.
+
+func (r *request) granted(now fsm.Millis, winner *allocation.Candidate, endpoint string, record []byte) *fsm.Ledger {
+	ledger := &fsm.Ledger{
+		Phase: store.PhaseReserved, Target: winner.ClusterID, Endpoint: endpoint,
+		GrantedAt: now, PriceNano: winner.PriceNano, Reason: reasonReserved, Decision: record,
+	}
+	if r.duration > 0 {
+		ledger.ExpiresAt = now + r.duration
+	}
+	ledger.Message = describeGrant(r.ask.Amounts, winner.ClusterID, ledger.ExpiresAt)
+	return ledger
+}
+
+// notGranted waits where the request may, and has failed where it may not.
+func (r *request) notGranted(now fsm.Millis, why string, record []byte) *fsm.Ledger {
+	if r.waitUntil(now) > now {
+		return r.pending(now, why, record)
+	}
+	return r.failed(now, why, record)
+}
+
+func (r *request) pending(now fsm.Millis, why string, record []byte) *fsm.Ledger {
+	return &fsm.Ledger{
+		Phase: store.PhasePending, WaitUntil: r.waitUntil(now), PriceNano: allocation.Unpriced,
+		Reason: reasonWaiting, Message: "Waiting: " + why, Decision: record,
+	}
+}
+
+func (r *request) failed(now fsm.Millis, why string, record []byte) *fsm.Ledger {
+	return &fsm.Ledger{
+		Phase: store.PhaseFailed, Ended: true, EndedAt: now, PriceNano: allocation.Unpriced,
+		WaitUntil: keepUntil(&r.object.Spec, now), Reason: reasonNoFit, Decision: record,
+		Message: why + ". Delete it and apply again, or set spec.waitFor",
+	}
+}
+
+// extended is the lease with the request's duration, counted from the grant. False: that would
+// be shorter.
+func (r *request) extended(ledger fsm.Ledger) (*fsm.Ledger, bool) {
+	was := ledger.ExpiresAt
+	if ledger.ExpiresAt = 0; r.duration > 0 {
+		ledger.ExpiresAt = ledger.GrantedAt + r.duration
+	}
+	ledger.Message = describeGrant(r.ask.Amounts, ledger.Target, ledger.ExpiresAt)
+	longer := ledger.ExpiresAt == 0 || was != 0 && ledger.ExpiresAt >= was
+	return &ledger, longer
+}

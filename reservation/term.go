@@ -1,0 +1,289 @@
+package reservation
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/bourse-dev/bourse/allocation"
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
+	"github.com/bourse-dev/bourse/cluster"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// term is the room's work during one leadership term. Every field can be rebuilt from the state
+// but fresh, whose intents are then asked again by the nodes that brought them.
+type term struct {
+	cfg   Config
+	state *fsm.State
+	now   fsm.Millis
+
+	view     *view
+	taken    map[string]struct{} // accounts that the last Step took from
+	improved map[string]struct{} // accounts that became better since the waiters were looked at
+
+	waiting  queue
+	fresh    []*request // brought by intents, undecided
+	arrivals uint64
+
+	leases     deadlines
+	withdrawn  map[string]struct{} // accounts whose holders have to go
+	short      shortIndex
+	events     *eventIndex
+	eventCount uint64
+
+	batch    batch
+	proposed map[*fsm.Txn]proposal
+	decision allocation.Decision
+}
+
+// proposal is what a proposed command was for.
+type proposal struct {
+	key     string   // of the reservation, or of the event that is removed
+	request *request // that it decides; nil: another change
+	account string   // to look at again if it is refused
+	outcome Outcome  // once it is done
+	passed  bool     // as the intent stands: it can only be refused, or is done already
+}
+
+func newTerm(cfg Config, state *fsm.State, now fsm.Millis) *term {
+	t := &term{
+		cfg: cfg, state: state, now: now,
+		view: newView(state), taken: map[string]struct{}{}, improved: map[string]struct{}{},
+		waiting: newQueue(), withdrawn: map[string]struct{}{},
+		short: newShortIndex(), events: newEventIndex(state, now),
+		proposed: map[*fsm.Txn]proposal{},
+		// Two terms may meet in one millisecond; counting on from the revision keeps names apart.
+		eventCount: uint64(state.Revision()),
+	}
+	for row := range state.Scan(broker.ReservationsPrefix) {
+		t.sync(row.Key, row)
+	}
+	for row := range state.Scan(broker.AdvertisementsPrefix) {
+		t.noteAccount(row.Key, row)
+	}
+	return t
+}
+
+// Step decides what is new. The order matters: what ends comes before what is granted, so that
+// a lease never outlives an extension that came too late; waiters come before what has just
+// arrived wherever their priority says so.
+func (t *term) Step(in cluster.Input) cluster.Output {
+	t.state, t.now, t.batch = in.State, in.Now, newBatch()
+	t.view.reset(t.state, t.taken)
+	t.settle(in.Settled)
+	t.absorb(in.Changes)
+	t.arrive(in.Intents)
+
+	t.endLeases()
+	t.endWithdrawn()
+	t.markShort()
+	t.decideAll()
+	t.removeEvents()
+	return cluster.Output{Propose: t.batch.items, Answers: t.batch.answers, Wake: t.wake()}
+}
+
+// settle learns what became of the last Step's commands.
+func (t *term) settle(settled []cluster.Settled) {
+	for i := range settled {
+		s := &settled[i]
+		p, ok := t.proposed[s.Item.Txn]
+		if !ok {
+			continue
+		}
+		delete(t.proposed, s.Item.Txn)
+		switch {
+		case s.Err != nil:
+			// Unknown: the term is about to end, and the next one reads the state.
+		case s.Result.Refusal == nil:
+			if p.outcome != "" {
+				t.cfg.Observe(p.outcome)
+			}
+			if s.Item.Intent != nil {
+				t.batch.answer(s.Item.Intent, s.Result)
+			}
+		default:
+			t.refused(p, s)
+		}
+	}
+	// A term loop that settles less than was proposed ends the term; nothing is kept of it.
+	clear(t.proposed)
+}
+
+// refused sorts out a command that Apply did not do: the view was stale, or the row was not as
+// it was when the command was made.
+func (t *term) refused(p proposal, s *cluster.Settled) {
+	refusal := s.Result.Refusal
+	t.cfg.Observe(OutcomeRefused)
+	t.cfg.Logger.Debug("refused", "key", p.key, "kind", refusal.Kind, "by", refusal.Key, "revision", refusal.Revision)
+	if p.account != "" {
+		t.short.check[p.account] = struct{}{}
+	}
+	if s.Item.Intent == nil {
+		t.events.sync(p.key, t.state.Row(p.key), t.now)
+		if isReservation(p.key) {
+			t.sync(p.key, t.state.Row(p.key))
+		}
+		return
+	}
+	if p.request != nil && staleView(refusal) && p.request.refusals < maxRefusals {
+		p.request.refusals++
+		t.fresh = append(t.fresh, p.request)
+		return
+	}
+	t.batch.answer(s.Item.Intent, s.Result)
+}
+
+// staleView says whether the account was not as the view showed it: another decision may do.
+func staleView(refusal *fsm.Refusal) bool {
+	switch refusal.Kind {
+	case fsm.RefusedCapacity, fsm.RefusedClosed:
+		return true
+	case fsm.RefusedMissing:
+		return strings.HasPrefix(refusal.Key, broker.AdvertisementsPrefix)
+	}
+	return false
+}
+
+// absorb brings view, queues and indexes up to the state.
+func (t *term) absorb(changes []fsm.Change) {
+	for i := range changes {
+		c := &changes[i]
+		key := c.Key()
+		switch {
+		case strings.HasPrefix(key, broker.AdvertisementsPrefix):
+			if c.After == nil {
+				t.view.remove(key)
+			} else {
+				t.view.set(c.After)
+			}
+			if improved(c) {
+				t.improved[key] = struct{}{}
+			}
+			t.noteAccount(key, c.After)
+		case isReservation(key):
+			t.sync(key, c.After)
+		case strings.HasPrefix(key, eventsPrefix):
+			t.events.sync(key, c.After, t.now)
+		}
+	}
+}
+
+// sync brings the queues up to one reservation's row; nil: it is gone.
+func (t *term) sync(key string, row *fsm.Row) {
+	old := t.waiting.drop(key)
+	t.short.note(key, row)
+	if row == nil {
+		return
+	}
+	waiter, err := waiterOf(row)
+	switch {
+	case err != nil:
+		t.cfg.Logger.Error("a stored reservation can't be read and waits in vain", "key", key, "error", err)
+	case waiter != nil:
+		if old != nil && old.row == row {
+			// Apply refused its grant: the view was stale. Try again, but not for ever.
+			waiter.refusals = old.refusals + 1
+			waiter.untried = waiter.refusals < maxRefusals
+		}
+		t.waiting.put(waiter)
+	}
+	t.leases.add(dueAt(row), key)
+}
+
+// noteAccount remembers what an advertisement's change means for those who hold of it.
+func (t *term) noteAccount(key string, row *fsm.Row) {
+	if row == nil || row.Account == nil {
+		return
+	}
+	if o := t.view.offers[key]; o != nil && o.Withdrawn {
+		t.withdrawn[key] = struct{}{}
+	}
+	if len(t.short.marked[key]) > 0 || len(missingOf(&row.Account.Account)) > 0 {
+		t.short.check[key] = struct{}{}
+	}
+}
+
+// dueAt is when the row has to be looked at: the wait is over, the lease is, or it may go.
+// 0: never.
+func dueAt(row *fsm.Row) fsm.Millis {
+	switch {
+	case row.Ledger == nil:
+		return 0
+	case row.Ledger.Phase == store.PhaseReserved:
+		return row.Ledger.ExpiresAt
+	default:
+		return row.Ledger.WaitUntil
+	}
+}
+
+// arrive queues new intents.
+func (t *term) arrive(intents []*cluster.Intent) {
+	for _, in := range intents {
+		t.arrivals++
+		write, err := soleDecision(in.Txn)
+		if err != nil {
+			t.invalid(in, err)
+			continue
+		}
+		r, err := requestOf(in, write, t.state.Row(in.Txn.Writes[write].Key))
+		if err != nil {
+			t.invalid(in, err)
+			continue
+		}
+		r.arrival = t.arrivals
+		t.fresh = append(t.fresh, r)
+	}
+}
+
+func (t *term) invalid(in *cluster.Intent, err error) {
+	t.cfg.Logger.Warn("an intent that validation should have refused", "error", err)
+	t.batch.answer(in, fsm.Result{
+		Revision: t.state.Revision(),
+		Refusal:  &fsm.Refusal{Kind: fsm.RefusedInvalid, Key: err.Error(), Revision: t.state.Revision()},
+	})
+}
+
+// wake is when to step again: at once where something was left, else at the next deadline.
+func (t *term) wake() fsm.Millis {
+	if t.batch.left || len(t.fresh) > 0 || len(t.withdrawn) > 0 || len(t.short.check) > 0 || len(t.events.doomed) > 0 {
+		return t.now
+	}
+	next := t.leases.next()
+	if sweep := t.events.nextSweep(); next == 0 || sweep > 0 && sweep < next {
+		next = sweep
+	}
+	return next
+}
+
+// propose adds a command. Where it decides an intent, its result is the answer.
+func (t *term) propose(p proposal, txn *fsm.Txn) {
+	t.proposed[txn] = p
+	item := cluster.Item{Txn: txn}
+	if p.request != nil {
+		item.Intent = p.request.intent
+	}
+	t.batch.add(item)
+	if !p.passed {
+		t.batch.keys[p.key] = struct{}{}
+	}
+}
+
+// removeEvents proposes the end of events that are too old or too many.
+func (t *term) removeEvents() {
+	t.events.sweep(t.now)
+	for _, key := range t.events.take(maxEventRemovals) {
+		t.batch.removed++
+		t.propose(proposal{key: key}, &fsm.Txn{Writes: []fsm.Write{{Key: key, Delete: true}}})
+	}
+}
+
+// endWithdrawn releases who holds of a provider that has withdrawn its offer.
+func (t *term) endWithdrawn() {
+	for _, account := range slices.Sorted(maps.Keys(t.withdrawn)) {
+		if t.releaseHolders(account) {
+			delete(t.withdrawn, account)
+		}
+	}
+}

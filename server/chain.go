@@ -1,0 +1,99 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
+
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
+)
+
+// handlerChain is the library's default chain without what the exchange has no use for (priority
+// and fairness, impersonation, audit, tracing, CORS, per-request goroutines): it costs a fifth of a
+// create and a third of a get. Read it from the bottom up: the last filter is the first to run.
+func (s *Server) handlerChain(api http.Handler, c *genericapiserver.Config) http.Handler {
+	h := s.withQuantityFaults(api)
+	h = s.withBodyLimit(h)
+	h = s.withOwnPaths(h)
+	h = genericapifilters.WithAuthorization(h, c.Authorization.Authorizer, c.Serializer)
+	h = s.withReadiness(h)
+	h = genericfilters.WithMaxInFlightLimit(h, c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight, c.LongRunningFunc)
+	h = genericapifilters.WithAuthentication(h, c.Authentication.Authenticator, genericapifilters.Unauthorized(c.Serializer), nil, nil)
+	h = s.withHealth(h)
+	h = genericapifilters.WithWarningRecorder(h)
+	h = genericapifilters.WithRequestDeadline(h, nil, nil, c.LongRunningFunc, c.Serializer, c.RequestTimeout)
+	h = genericfilters.WithWaitGroup(h, c.LongRunningFunc, c.NonLongRunningRequestWaitGroup)
+	h = genericapifilters.WithCacheControl(h)
+	h = s.metrics.measured(h)
+	h = genericapifilters.WithRequestInfo(h, c.RequestInfoResolver)
+	h = genericapifilters.WithRequestReceivedTimestamp(h)
+	h = genericfilters.WithPanicRecovery(h, c.RequestInfoResolver)
+	// Nothing is audited, but the patch handlers want the context, and clients the Audit-Id.
+	return genericapifilters.WithAuditInit(h)
+}
+
+// endingWith ends watches when the server begins to drain: they would hold it up for half an hour.
+func (s *Server) endingWith(drain context.Context, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") == "" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(drain, cancel)()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// withReadiness refuses the API until this node's state is not an old one. The operator's own
+// endpoints stay: they tell why.
+func (s *Server) withReadiness(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isOwnPath(r.URL.Path) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if err := s.cfg.Ready(); err != nil {
+			// Nothing was proposed: a client may well try again, here or at another node.
+			unready := apierrors.NewServiceUnavailable("this node is not ready: " + err.Error())
+			w.Header().Set("Retry-After", fmt.Sprint(retryAfterSeconds))
+			s.fail(w, r, unready)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// withBodyLimit refuses a body that says itself that it is larger than any object may be. One
+// that does not say meets maxBodyBytes while it is read.
+func (s *Server) withBodyLimit(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		limit := int64(broker.MaxObjectBytes)
+		if info, ok := request.RequestInfoFrom(r.Context()); ok && info.Subresource == "facts" {
+			limit = maxBodyBytes
+		}
+		if r.ContentLength > limit {
+			s.fail(w, r, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("body: %d bytes, limit is %d", r.ContentLength, limit)))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// fail answers with the error's status, as the API would.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	gv := schema.GroupVersion{}
+	if info, ok := request.RequestInfoFrom(r.Context()); ok {
+		gv = schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
+	}
+	responsewriters.ErrorNegotiated(apiError(err), s.words.codecs, gv, w, r)
+}

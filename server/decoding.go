@@ -1,0 +1,181 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/yaml"
+
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
+)
+
+// withoutProtobuf leaves JSON and YAML: our kinds have no protobuf, and a client that asks for it
+// must be told so and not be failed half-way.
+type withoutProtobuf struct{ runtime.NegotiatedSerializer }
+
+func (w withoutProtobuf) SupportedMediaTypes() []runtime.SerializerInfo {
+	var kept []runtime.SerializerInfo
+	for _, info := range w.NegotiatedSerializer.SupportedMediaTypes() {
+		if info.MediaType != runtime.ContentTypeProtobuf {
+			kept = append(kept, info)
+		}
+	}
+	return kept
+}
+
+// explainingCodecs name field and value where a quantity does not parse: the decoder's own error
+// knows neither ("quantities must match the regular expression ...").
+type explainingCodecs struct{ runtime.NegotiatedSerializer }
+
+func (e explainingCodecs) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
+	return explainingDecoder{e.NegotiatedSerializer.DecoderToVersion(d, gv)}
+}
+
+type explainingDecoder struct{ runtime.Decoder }
+
+func (e explainingDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	obj, gvk, err := e.Decoder.Decode(data, defaults, into)
+	if err != nil && !runtime.IsStrictDecodingError(err) {
+		if faults := badQuantities(data); len(faults) > 0 {
+			err = faults.ToAggregate()
+		}
+	}
+	return obj, gvk, err
+}
+
+// DecodeFromReader keeps streaming decoders working as before.
+func (e explainingDecoder) DecodeFromReader(r io.Reader, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	return e.Decode(data, defaults, into)
+}
+
+// withQuantityFaults looks into patches of our kinds before the library does: merging them, it
+// reports a bad quantity as an internal error (apply) or with the whole object (merge).
+func (s *Server) withQuantityFaults(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		info, ok := request.RequestInfoFrom(r.Context())
+		if !ok || info.Verb != "patch" || info.APIGroup != broker.GroupName {
+			next.ServeHTTP(w, r)
+			return
+		}
+		body, err := io.ReadAll(io.LimitReader(r.Body, maxBodyBytes+1))
+		if err != nil {
+			s.fail(w, r, apierrors.NewBadRequest("body: "+err.Error()))
+			return
+		}
+		if faults := append(badQuantities(body), badPatchedQuantities(body)...); len(faults) > 0 {
+			s.fail(w, r, apierrors.NewInvalid(schema.GroupKind{Group: info.APIGroup, Kind: kindNames[info.Resource]}, info.Name, faults))
+			return
+		}
+		// One byte over the limit stays over the limit for the handler, which refuses it.
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		next.ServeHTTP(w, r)
+	})
+}
+
+// clientFaults: what keeps a patch from being merged into the object is the client's fault. The library
+// leaves some of it (unknown or mistyped fields of an apply) without a status, which would be a 500.
+type clientFaults struct{ rest.UpdatedObjectInfo }
+
+func (c clientFaults) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
+	obj, err := c.UpdatedObjectInfo.UpdatedObject(ctx, old)
+	var status apierrors.APIStatus
+	if err != nil && !errors.As(err, &status) {
+		err = apierrors.NewBadRequest(err.Error())
+	}
+	return obj, err
+}
+
+var kindNames = map[string]string{"reservations": "Reservation", "clusteradvertisements": "ClusterAdvertisement"}
+
+// quantityLists is where our kinds hold lists of quantities.
+var quantityLists = []string{
+	"spec.requestedResources", "spec.chunk",
+	"spec.resources.allocatable", "spec.resources.allocated", "spec.resources.reserved", "spec.resources.available",
+	"spec.largestFree", "spec.lending.keepBack",
+	"allocatable", "allocated", "largestFree",
+}
+
+// badQuantities finds what does not parse in a JSON or YAML object.
+func badQuantities(data []byte) field.ErrorList {
+	asJSON, err := yaml.YAMLToJSON(data)
+	if err != nil {
+		return nil
+	}
+	var object map[string]any
+	if json.Unmarshal(asJSON, &object) != nil {
+		return nil
+	}
+	var faults field.ErrorList
+	for _, where := range quantityLists {
+		list, at := any(object), (*field.Path)(nil)
+		for _, name := range strings.Split(where, ".") {
+			inner, _ := list.(map[string]any)
+			list = inner[name]
+			if at == nil {
+				at = field.NewPath(name)
+			} else {
+				at = at.Child(name)
+			}
+		}
+		quantities, _ := list.(map[string]any)
+		for _, name := range sortedKeys(quantities) {
+			faults = append(faults, badQuantity(at.Child(name), quantities[name])...)
+		}
+	}
+	return faults
+}
+
+// badPatchedQuantities looks into a JSON patch: [{"op": "replace", "path": "/spec/chunk/cpu", "value": "four"}].
+func badPatchedQuantities(data []byte) field.ErrorList {
+	var operations []struct {
+		Path  string
+		Value any
+	}
+	if json.Unmarshal(data, &operations) != nil {
+		return nil
+	}
+	var faults field.ErrorList
+	for _, operation := range operations {
+		list, name := path.Split(strings.TrimPrefix(operation.Path, "/"))
+		at := strings.ReplaceAll(strings.TrimSuffix(list, "/"), "/", ".")
+		if operation.Value != nil && slices.Contains(quantityLists, at) {
+			// A resource's own slash is written ~1 there.
+			name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
+			faults = append(faults, badQuantity(field.NewPath(at).Child(name), operation.Value)...)
+		}
+	}
+	return faults
+}
+
+func badQuantity(at *field.Path, value any) field.ErrorList {
+	if value == nil { // a merge patch removes the entry
+		return nil
+	}
+	text := fmt.Sprint(value)
+	switch value.(type) {
+	case string, float64:
+		if _, err := resource.ParseQuantity(text); err == nil {
+			return nil
+		}
+	}
+	return field.ErrorList{field.Invalid(at, text, `must be a quantity, as "4", "500m" or "8Gi"`)}
+}

@@ -1,0 +1,192 @@
+// Package servertest is a whole exchange in one process for tests of the HTTP side: the real state,
+// storage and leader rooms, and instead of Raft a log that applies at once. No network, no disk.
+package servertest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/bourse-dev/bourse/advertisement"
+	adminv1 "github.com/bourse-dev/bourse/api/admin/v1"
+	"github.com/bourse-dev/bourse/cluster"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/reservation"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// Exchange is a store.Writer and a server.Admin of a group of one. Safe for concurrent use.
+type Exchange struct {
+	DB *store.DB
+
+	mu       sync.Mutex
+	rooms    []cluster.Room
+	steppers []*cluster.Stepper
+	skew     fsm.Millis
+	fault    error
+	led      bool
+}
+
+// NewExchange is empty and leads.
+func NewExchange() *Exchange {
+	e := &Exchange{
+		DB:    store.NewDB(fsm.New()),
+		rooms: []cluster.Room{reservation.New(reservation.Config{}), advertisement.New(advertisement.Config{})},
+		led:   true,
+	}
+	e.apply(fsm.Entry{Time: e.now(), Behaviour: fsm.SupportedBehaviour})
+	for _, room := range e.rooms {
+		e.steppers = append(e.steppers, cluster.NewStepper(room, e.DB, e.now()))
+	}
+	return e
+}
+
+func (e *Exchange) now() fsm.Millis { return fsm.Millis(time.Now().UnixMilli()) + e.skew }
+
+func (e *Exchange) apply(entry fsm.Entry) []fsm.Result {
+	data, err := fsm.EncodeEntry(&entry)
+	if err != nil {
+		panic(err)
+	}
+	results, err := e.DB.Apply(data)
+	if err != nil {
+		panic(err)
+	}
+	return results
+}
+
+// Fail makes every later call return err; nil ends that.
+func (e *Exchange) Fail(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.fault = err
+}
+
+// Follow makes it say that it does not lead, or that it does.
+func (e *Exchange) Follow(follow bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.led = !follow
+}
+
+// Advance lets time pass, and the rooms do what is then due.
+func (e *Exchange) Advance(by time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.skew += fsm.Millis(by.Milliseconds())
+	e.step(nil)
+}
+
+// Write decides the command as the leader's term loop would.
+func (e *Exchange) Write(_ context.Context, txn fsm.Txn) (fsm.Result, error) {
+	return e.submit(cluster.NewIntent(&txn, nil))
+}
+
+// Report as Write.
+func (e *Exchange) Report(_ context.Context, report fsm.Report) (fsm.Result, error) {
+	return e.submit(cluster.NewIntent(nil, &report))
+}
+
+// ReadIndex is the present revision.
+func (e *Exchange) ReadIndex(context.Context) (fsm.Revision, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.DB.State().Revision(), e.fault
+}
+
+func (e *Exchange) submit(intent *cluster.Intent) (fsm.Result, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.fault != nil {
+		return fsm.Result{}, e.fault
+	}
+	for _, room := range e.rooms {
+		if room.Takes(intent) {
+			e.step(intent)
+			select {
+			case reply := <-intent.Replied():
+				return reply.Result, reply.Err
+			default:
+				return fsm.Result{}, fmt.Errorf("room %s did not answer", room.Name())
+			}
+		}
+	}
+	result := e.apply(fsm.Entry{Time: e.now(), Txns: []fsm.Txn{*intent.Txn}})[0]
+	e.step(nil)
+	return result, nil
+}
+
+// step runs every room until none has work left; the one that takes it gets the intent.
+func (e *Exchange) step(intent *cluster.Intent) {
+	for i, stepper := range e.steppers {
+		var intents []*cluster.Intent
+		if intent != nil && e.rooms[i].Takes(intent) {
+			intents, intent = []*cluster.Intent{intent}, nil
+		}
+		e.settle(stepper, intents)
+	}
+	for before := fsm.Revision(0); before != e.DB.State().Revision(); {
+		before = e.DB.State().Revision()
+		for _, stepper := range e.steppers {
+			e.settle(stepper, nil)
+		}
+	}
+}
+
+func (e *Exchange) settle(stepper *cluster.Stepper, intents []*cluster.Intent) {
+	for first := true; first || stepper.Busy(); first = false {
+		batches, err := stepper.Step(e.now(), intents)
+		if err != nil {
+			panic(err)
+		}
+		intents = nil
+		outcomes := make([]cluster.Proposed, len(batches))
+		for i, batch := range batches {
+			results, err := e.DB.Apply(batch.Entry)
+			if err != nil {
+				panic(err)
+			}
+			outcomes[i].Results = results
+		}
+		if err := stepper.Settle(batches, outcomes); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// IsLeader is server.Admin's, as are those that follow.
+func (e *Exchange) IsLeader() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.led
+}
+
+// Configuration of the group of one.
+func (e *Exchange) Configuration(context.Context) (adminv1.RaftConfiguration, error) {
+	return adminv1.RaftConfiguration{
+		Servers: []adminv1.Server{{ID: "n1", Address: "127.0.0.1:1", Suffrage: "Voter", Leader: true}}, View: "n1", Term: 1,
+	}, nil
+}
+
+// TransferLeadership knows nobody to hand it to.
+func (e *Exchange) TransferLeadership(_ context.Context, to string) error {
+	return fmt.Errorf("%w: %q", cluster.ErrUnknownNode, to)
+}
+
+// RemovePeer knows nobody to remove.
+func (e *Exchange) RemovePeer(_ context.Context, id string) error {
+	return fmt.Errorf("%w: %q", cluster.ErrUnknownNode, id)
+}
+
+// Snapshot writes the state.
+func (e *Exchange) Snapshot(_ context.Context, w io.Writer) error {
+	return fsm.WriteSnapshot(w, e.DB.State())
+}
+
+// StateHash of the state.
+func (e *Exchange) StateHash(context.Context) (adminv1.StateHash, error) {
+	state := e.DB.State()
+	return adminv1.StateHash{Node: "n1", Revision: uint64(state.Revision()), Hash: state.Hash().String()}, nil
+}

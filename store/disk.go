@@ -1,0 +1,206 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+
+	"github.com/bourse-dev/bourse/fsm"
+)
+
+// What lies in a data directory:
+//
+//	identity.json   whose directory this is
+//	lock            held with flock while a process uses it
+//	raft.db         Raft's log and stable store (bbolt)
+//	snapshots/      <term>-<index>-<time>/{meta.json,state.bin}
+const (
+	logFile     = "raft.db"
+	snapshotDir = "snapshots" // as raft.FileSnapshotStore names it
+)
+
+// boltLockWait bounds the wait for bbolt's own lock; our lock file is taken before.
+const boltLockWait = time.Second
+
+// ErrCorrupt: a file of the data directory can't be trusted. Nothing was changed.
+var ErrCorrupt = errors.New("the data directory is corrupt")
+
+// DiskOptions for OpenDisk.
+type DiskOptions struct {
+	Dir             string
+	NodeID          string
+	RetainSnapshots int
+	Logger          hclog.Logger
+}
+
+// Disk is an open data directory. Methods may be called on any goroutine.
+type Disk struct {
+	dir   string
+	lock  *os.File
+	bolt  *raftboltdb.BoltStore
+	snaps *raft.FileSnapshotStore
+
+	state      *fsm.State
+	stateIndex uint64
+
+	mu       sync.Mutex
+	identity Identity
+}
+
+// OpenDisk takes the directory for this process, proves what is in it and opens it. A directory
+// that is absent is made. Where anything is wrong (ErrLocked, ErrIdentity, ErrCorrupt, a command
+// or format that this version doesn't know) the error names the file and nothing was changed.
+func OpenDisk(o DiskOptions) (disk *Disk, err error) {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make data directory: %w", err)
+	}
+	lock, err := lockDir(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	d := &Disk{dir: o.Dir, lock: lock}
+	defer func() {
+		if err != nil {
+			_ = d.Close()
+		}
+	}()
+	id, isNew, err := loadIdentity(o.Dir, o.NodeID)
+	if err != nil {
+		return nil, err
+	}
+	d.identity = id
+	if d.state, d.stateIndex, err = verifySnapshots(filepath.Join(o.Dir, snapshotDir)); err != nil {
+		return nil, err
+	}
+	if err = verifyLog(filepath.Join(o.Dir, logFile), d.stateIndex); err != nil {
+		return nil, err
+	}
+
+	// Everything is proven; from here on the directory is written.
+	if isNew {
+		if err = writeIdentity(o.Dir, id); err != nil {
+			return nil, err
+		}
+	}
+	if err = removeUnfinishedSnapshots(filepath.Join(o.Dir, snapshotDir)); err != nil {
+		return nil, err
+	}
+	if d.snaps, err = raft.NewFileSnapshotStoreWithLogger(o.Dir, o.RetainSnapshots, o.Logger); err != nil {
+		return nil, fmt.Errorf("open snapshots: %w", err)
+	}
+	d.bolt, err = raftboltdb.New(raftboltdb.Options{
+		Path: filepath.Join(o.Dir, logFile),
+		BoltOptions: &bbolt.Options{
+			Timeout:        boltLockWait,
+			NoFreelistSync: true,
+			FreelistType:   bbolt.FreelistMapType,
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", filepath.Join(o.Dir, logFile), err)
+	}
+	return d, syncDir(o.Dir)
+}
+
+// Logs is Raft's log store.
+func (d *Disk) Logs() raft.LogStore { return d.bolt }
+
+// Stable is Raft's store of term and vote.
+func (d *Disk) Stable() raft.StableStore { return d.bolt }
+
+// Snapshots is Raft's snapshot store.
+func (d *Disk) Snapshots() raft.SnapshotStore { return d.snaps }
+
+// State is that of the newest snapshot, as read and verified by OpenDisk; an empty one where there
+// is none. index is the log index of the snapshot. Start Raft with NoSnapshotRestoreOnStart.
+func (d *Disk) State() (state *fsm.State, index uint64) { return d.state, d.stateIndex }
+
+// Identity of the directory.
+func (d *Disk) Identity() Identity {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.identity
+}
+
+// SetCluster records durably to which exchange the directory belongs. The caller makes sure that an
+// exchange it gives up holds nothing yet.
+func (d *Disk) SetCluster(clusterID, founder, gaveUp string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	id := d.identity
+	id.ClusterID, id.Founder, id.GaveUp = clusterID, founder, gaveUp
+	if id == d.identity {
+		return nil
+	}
+	if err := writeIdentity(d.dir, id); err != nil {
+		return err
+	}
+	d.identity = id
+	return nil
+}
+
+// HasRaftState says whether the node has ever been part of an exchange: a log, a vote or a snapshot.
+func (d *Disk) HasRaftState() (bool, error) {
+	return raft.HasExistingState(d.bolt, d.bolt, d.snaps)
+}
+
+// LogBytes is the size of the log file. It never shrinks: bbolt reuses its free pages.
+func (d *Disk) LogBytes() int64 {
+	info, err := os.Stat(filepath.Join(d.dir, logFile))
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// SnapshotBytes is the size of the newest snapshot; 0 where there is none.
+func (d *Disk) SnapshotBytes() int64 {
+	list, err := d.snaps.List()
+	if err != nil || len(list) == 0 {
+		return 0
+	}
+	return list[0].Size
+}
+
+// Close ends the use of the directory; Raft must be down.
+func (d *Disk) Close() error {
+	var err error
+	if d.bolt != nil {
+		err = d.bolt.Close()
+		d.bolt = nil
+	}
+	if d.lock != nil {
+		err = errors.Join(err, d.lock.Close())
+		d.lock = nil
+	}
+	return err
+}
+
+// removeUnfinishedSnapshots drops what a crash left half-written; raft never reads or removes those.
+func removeUnfinishedSnapshots(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list snapshots: %w", err)
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), tmpSuffix) {
+			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+				return fmt.Errorf("remove unfinished snapshot: %w", err)
+			}
+		}
+	}
+	return nil
+}

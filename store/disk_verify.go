@@ -1,0 +1,204 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc64"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+
+	"github.com/bourse-dev/bourse/fsm"
+)
+
+// Names that raft.FileSnapshotStore gives.
+const (
+	tmpSuffix         = ".tmp"
+	snapshotMetaFile  = "meta.json"
+	snapshotStateFile = "state.bin"
+)
+
+// snapshotMeta is what meta.json holds: raft's own fields and the checksum of state.bin.
+type snapshotMeta struct {
+	raft.SnapshotMeta
+	CRC []byte
+}
+
+// verifySnapshots reads the newest snapshot. Raft would step back to an older one when the newest
+// can't be read, with a log that may begin later: a hole. We refuse instead.
+func verifySnapshots(dir string) (*fsm.State, uint64, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, fmt.Errorf("list snapshots: %w", err)
+	}
+	var newest *snapshotMeta
+	for _, e := range entries {
+		if !e.IsDir() || strings.HasSuffix(e.Name(), tmpSuffix) {
+			continue
+		}
+		path := filepath.Join(dir, e.Name(), snapshotMetaFile)
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		meta := &snapshotMeta{}
+		if err := json.Unmarshal(data, meta); err != nil {
+			return nil, 0, fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
+		}
+		if meta.ID != e.Name() {
+			return nil, 0, fmt.Errorf("%w: %s names snapshot %q", ErrCorrupt, path, meta.ID)
+		}
+		if newest == nil || newer(meta, newest) {
+			newest = meta
+		}
+	}
+	if newest == nil {
+		return fsm.New(), 0, nil
+	}
+	path := filepath.Join(dir, newest.ID, snapshotStateFile)
+	state, err := readSnapshotFile(path, newest.CRC)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
+	}
+	return state, newest.Index, nil
+}
+
+// newer orders as raft does.
+func newer(a, b *snapshotMeta) bool {
+	if a.Term != b.Term {
+		return a.Term > b.Term
+	}
+	if a.Index != b.Index {
+		return a.Index > b.Index
+	}
+	return a.ID > b.ID
+}
+
+func readSnapshotFile(path string, wantCRC []byte) (*fsm.State, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	sum := crc64.New(crc64.MakeTable(crc64.ECMA))
+	if _, err := io.Copy(sum, f); err != nil {
+		return nil, err
+	}
+	if got := sum.Sum(nil); string(got) != string(wantCRC) {
+		return nil, fmt.Errorf("checksum is %x, %s says %x", got, snapshotMetaFile, wantCRC)
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	return fsm.ReadSnapshot(f)
+}
+
+// verifyLog proves, without writing, that the log file's pages hang together, and that the entries
+// beyond the snapshot at index after are whole and continue it without a gap. (Before it there may be
+// one: after the install of a snapshot raft appends behind whatever old entries are left.)
+func verifyLog(path string, after uint64) (err error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("log: %w", err)
+	}
+	if info.Size() == 0 {
+		return nil // made, but never written
+	}
+	// bbolt maps the file and trusts its pages: a damaged one makes it panic or touch memory that isn't there.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %s: %v", ErrCorrupt, path, p)
+		}
+	}()
+	if err := verifyPages(path); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
+	}
+	if err := verifyEntries(path, after); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
+	}
+	return nil
+}
+
+func readOnlyBolt() *bbolt.Options {
+	return &bbolt.Options{ReadOnly: true, Timeout: boltLockWait, FreelistType: bbolt.FreelistMapType}
+}
+
+func verifyPages(path string) error {
+	db, err := bbolt.Open(path, 0o600, readOnlyBolt())
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return db.View(func(tx *bbolt.Tx) error {
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		if info.Size() < tx.Size() {
+			return fmt.Errorf("cut short: %d of %d bytes", info.Size(), tx.Size())
+		}
+		// On this goroutine first: Check runs on one of its own, where a fault can't be caught.
+		err = tx.ForEach(func(_ []byte, bucket *bbolt.Bucket) error {
+			return bucket.ForEach(func(_, _ []byte) error { return nil })
+		})
+		if err != nil {
+			return err
+		}
+		var first error
+		for err := range tx.Check() { // to its end: the checker's goroutine must finish
+			if first == nil {
+				first = err
+			}
+		}
+		return first
+	})
+}
+
+func verifyEntries(path string, after uint64) error {
+	log, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: readOnlyBolt()})
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	first, err := log.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := log.LastIndex()
+	if err != nil {
+		return err
+	}
+	if last == 0 {
+		return nil
+	}
+	if first > after+1 {
+		return fmt.Errorf("begins at index %d, the newest snapshot ends at %d", first, after)
+	}
+	var entry raft.Log
+	for i := after + 1; i <= last; i++ {
+		if err := log.GetLog(i, &entry); err != nil {
+			return fmt.Errorf("entry %d: %w", i, err)
+		}
+		if entry.Index != i {
+			return fmt.Errorf("entry %d says index %d", i, entry.Index)
+		}
+		if entry.Type == raft.LogCommand {
+			if _, err := fsm.DecodeEntry(entry.Data); err != nil {
+				return fmt.Errorf("entry %d: %w", i, err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package store
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/bourse-dev/bourse/fsm"
+)
+
+// Kind says how rows of one resource become objects and objects become rows. Immutable.
+type Kind struct {
+	// Resource qualified by its group. Rows have keys "<resource>/...", whatever the group.
+	Resource schema.GroupResource
+	// Namespaced: creating an object creates its namespace where there is none.
+	Namespaced bool
+	// New returns an empty object.
+	New func() runtime.Object
+
+	// encode returns what of the object is stored. It may not change the object. The row is the
+	// present one, nil at creation.
+	encode func(runtime.Object, *fsm.Row) (parts, error)
+	// compose puts the parts of a row together, but for the resourceVersion. It may not keep or
+	// change the row.
+	compose func(*fsm.Row) (runtime.Object, error)
+	// reduce removes, in place, what agents may not see. nil: they see everything.
+	reduce func(runtime.Object)
+	// specChanged compares two objects of the kind.
+	specChanged func(before, after runtime.Object) bool
+	// specGuardsLedger: what may become of the spec depends on the ledger part.
+	specGuardsLedger bool
+}
+
+// parts is what of an object is stored in its row.
+type parts struct {
+	body  []byte
+	facts []byte // nil: the kind keeps none
+	terms *fsm.Terms
+}
+
+// prefix of the kind's row keys.
+func (k *Kind) prefix() string { return k.Resource.Resource + "/" }
+
+// rowObjects is what is derived from one row, once: the row's memo.
+type rowObjects struct {
+	kind *Kind
+	row  *fsm.Row
+
+	full *shared
+	err  error
+
+	reduceOnce sync.Once
+	reduced    *shared
+}
+
+// of returns the row's objects. Every reader of a row comes through here.
+func (k *Kind) of(row *fsm.Row) *rowObjects {
+	return row.Memo(func() any {
+		o := &rowObjects{kind: k, row: row}
+		object, err := k.compose(row)
+		if err != nil {
+			o.err = fmt.Errorf("row %s at revision %d: %w", row.Key, row.Revision(), err)
+			return o
+		}
+		setRevision(object, row.Revision())
+		o.full = &shared{object: object}
+		return o
+	}).(*rowObjects)
+}
+
+// object returns the row's object in one of its forms. It is shared: not to be changed.
+func (k *Kind) object(row *fsm.Row, f form) (*shared, error) {
+	o := k.of(row)
+	if o.err != nil {
+		return nil, o.err
+	}
+	if f == formFull || k.reduce == nil {
+		return o.full, nil
+	}
+	o.reduceOnce.Do(func() {
+		object := o.full.object.DeepCopyObject()
+		k.reduce(object)
+		o.reduced = &shared{object: object}
+	})
+	return o.reduced, nil
+}
+
+// goneObjects are the forms of an object that was deleted or left a selector, made once for each
+// change: the object as it last was, with the revision of the change.
+type goneObjects struct {
+	mu    sync.Mutex
+	forms [2]*shared
+}
+
+func (k *Kind) gone(c *change, f form) (*shared, error) {
+	last, err := k.object(c.Before, f)
+	if err != nil {
+		return nil, err
+	}
+	if k.reduce == nil {
+		f = formFull
+	}
+	c.gone.mu.Lock()
+	defer c.gone.mu.Unlock()
+	if c.gone.forms[f] == nil {
+		object := last.object.DeepCopyObject()
+		setRevision(object, c.Revision)
+		c.gone.forms[f] = &shared{object: object}
+	}
+	return c.gone.forms[f], nil
+}
+
+func setRevision(object runtime.Object, revision fsm.Revision) {
+	object.(metav1.ObjectMetaAccessor).GetObjectMeta().SetResourceVersion(strconv.FormatUint(uint64(revision), 10))
+}

@@ -1,0 +1,128 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/bourse-dev/bourse/allocation"
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
+	"github.com/bourse-dev/bourse/fsm"
+)
+
+var reservationKind = &Kind{
+	Resource:         broker.Resource("reservations"),
+	Namespaced:       true,
+	New:              func() runtime.Object { return &broker.Reservation{} },
+	encode:           encodeReservation,
+	compose:          composeReservation,
+	reduce:           reduceReservation,
+	specGuardsLedger: true, // a spec is immutable but while Pending
+	specChanged: func(before, after runtime.Object) bool {
+		return !equality.Semantic.DeepEqual(before.(*broker.Reservation).Spec, after.(*broker.Reservation).Spec)
+	},
+}
+
+// ReservationKind is how reservations are stored.
+func ReservationKind() *Kind { return reservationKind }
+
+// ReservationOf returns the reservation of a row "reservations/...". It is shared: not to be
+// changed. nil where the row is nil or its body is none that Storage wrote.
+func ReservationOf(row *fsm.Row) *broker.Reservation {
+	if row == nil {
+		return nil
+	}
+	object, err := reservationKind.object(row, formFull)
+	if err != nil {
+		return nil
+	}
+	return object.object.(*broker.Reservation)
+}
+
+// storedReservation is the body of a reservation's row. Frozen: only ever add fields.
+type storedReservation struct {
+	Metadata metav1.ObjectMeta      `json:"metadata"`
+	Spec     broker.ReservationSpec `json:"spec"`
+}
+
+func encodeReservation(object runtime.Object, row *fsm.Row) (parts, error) {
+	r, ok := object.(*broker.Reservation)
+	if !ok {
+		return parts{}, fmt.Errorf("%T is no Reservation", object)
+	}
+	body, err := encodeBody(storedReservation{r.ObjectMeta, r.Spec}, func(s *storedReservation) *metav1.ObjectMeta { return &s.Metadata })
+	if err != nil {
+		return parts{}, err
+	}
+	facts, err := encodeConditions(r.Status.Conditions, row)
+	return parts{body: body, facts: facts}, err
+}
+
+func composeReservation(row *fsm.Row) (runtime.Object, error) {
+	var stored storedReservation
+	if err := json.Unmarshal(row.Body, &stored); err != nil {
+		return nil, err
+	}
+	r := &broker.Reservation{ObjectMeta: stored.Metadata, Spec: stored.Spec}
+	l := row.Ledger
+	if l == nil {
+		l = &fsm.Ledger{}
+	}
+	r.Status.Phase = reservationPhase(l.Phase)
+	r.Status.TargetClusterID = l.Target
+	r.Status.TargetClusterEndpoint = l.Endpoint
+	r.Status.ReservedAt = microTime(l.GrantedAt)
+	r.Status.ExpiresAt = microTime(l.ExpiresAt)
+	r.Status.Fence = int64(l.Fence)
+	r.Status.Message = l.Message
+	if l.GrantedAt > 0 {
+		r.Status.PricePerHour = priceText(l.PriceNano)
+	}
+	if len(l.Decision) > 0 {
+		decision, err := allocation.DecodeDecision(l.Decision)
+		if err != nil { // the record explains, nothing depends on it: the request stays readable
+			decision = broker.Decision{Policy: "unreadable: " + err.Error()}
+		}
+		r.Status.Decision = &decision
+	}
+	reported, err := decodeConditions(row.Facts)
+	if err != nil {
+		return nil, err
+	}
+	r.Status.Conditions = mergeConditions(reported, l.Conditions, reservationConditions(r, row, l))
+	return r, nil
+}
+
+// reservationConditions are the kstatus conditions that follow from the phase.
+func reservationConditions(r *broker.Reservation, row *fsm.Row, l *fsm.Ledger) []metav1.Condition {
+	c := derived{reason: l.Reason, message: l.Message, observed: observedGeneration(&r.ObjectMeta, row)}
+	c.since = r.CreationTimestamp
+	switch r.Status.Phase {
+	case broker.ReservationReserved:
+		c.ready, c.since = true, secondsOr(l.GrantedAt, c.since)
+	case broker.ReservationFailed:
+		c.stalled, c.since = true, secondsOr(l.EndedAt, c.since)
+	case broker.ReservationReleased:
+		c.since = secondsOr(l.EndedAt, c.since)
+	}
+	return c.conditions(string(r.Status.Phase))
+}
+
+// reduceReservation: rivals' figures are not the agents' business. The message of a request that
+// was not granted names them; that of a granted one speaks of the grant.
+func reduceReservation(object runtime.Object) {
+	r := object.(*broker.Reservation)
+	r.Status.Decision = nil
+	if r.Status.Phase != broker.ReservationPending && r.Status.Phase != broker.ReservationFailed {
+		return
+	}
+	r.Status.Message = ""
+	for i := range r.Status.Conditions {
+		if c := &r.Status.Conditions[i]; derivedTypes[c.Type] {
+			c.Message = ""
+		}
+	}
+}
