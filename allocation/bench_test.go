@@ -56,6 +56,37 @@ var shapes = []shape{
 	shapeOf("falling", func(_ *rand.Rand, i, n int) int64 { return int64(1000 * i / n) }, alike),
 }
 
+// hardShapes have many ties and near ties, where a bound that is a hair too tight loses a cluster.
+var hardShapes = []shape{
+	// The best make is not in the first block, so that lower IDs come late.
+	shapeOf("makes", func(*rand.Rand, int, int) int64 { return 0 }, func(random *rand.Rand, i int) (cores, gib, nano int64) {
+		if i < blockSize {
+			return 8, 32, 900_000_000
+		}
+		make := random.Int63n(3)
+		return 64 << make, 256 << make, 500_000_000
+	}),
+	shapeOf("pennies", func(*rand.Rand, int, int) int64 { return 0 }, func(random *rand.Rand, _ int) (cores, gib, nano int64) {
+		return 64, 256, random.Int63n(3000)
+	}),
+	{"crumbs", func(n int) []Offer {
+		random := rand.New(rand.NewSource(int64(n)))
+		offers := make([]Offer, n)
+		for i := range offers {
+			offers[i] = Offer{
+				ClusterID: fmt.Sprintf("cluster-%05d", i),
+				Account: &Account{
+					Allocatable: NewAmounts(Amount{CPU, 3e12}, Amount{Memory, 7e15}),
+					Allocated:   NewAmounts(Amount{CPU, random.Int63n(20_000)}, Amount{Memory, random.Int63n(30_000_000)}),
+				},
+				LargestFree: Amounts{{CPU, 1 + random.Int63n(4000)}},
+				Prices:      Prices{Priced: i%5 > 0, PerHour: random.Int63n(5)},
+			}
+		}
+		return offers
+	}},
+}
+
 func usual(request Request) *Request {
 	request.Requester = "cluster-00000"
 	request.Amounts = NewAmounts(Amount{CPU, 4000}, Amount{Memory, 8 << 30})

@@ -1,6 +1,7 @@
 package allocation
 
 import (
+	"math/bits"
 	"math/rand"
 	"testing"
 
@@ -97,16 +98,21 @@ func TestDecisionsAreWhatTheOracleSays(t *testing.T) {
 func TestLargeMarketsAreDecidedAsTheOracleSays(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewSource(1))
-	for _, shape := range shapes {
+	for _, shape := range append(hardShapes, shapes...) {
 		for _, n := range []int{700, 3000} {
 			offers := shape.offers(n)
 			m := marketOf(offers)
 			var d Decision
-			for range 20 {
+			for i := range 16 {
+				policy := []Policy{DefaultPolicy(), {0, 1}, {1, 0}, {1, 999}}[i%4]
+				require.NoError(t, m.SetPolicy(policy))
 				request := Request{
 					Requester:    offers[random.Intn(n)].ClusterID,
 					Amounts:      NewAmounts(Amount{CPU, 1 + random.Int63n(8000)}, Amount{Memory, 1 + random.Int63n(16<<30)}),
 					MaxPriceNano: NoPriceLimit,
+				}
+				if random.Intn(2) == 0 {
+					request.Amounts = NewAmounts(Amount{CPU, 1 + random.Int63n(9)}, Amount{Memory, 1 + random.Int63n(9)})
 				}
 				if random.Intn(3) == 0 {
 					request.Chunk = Amounts{{CPU, 1 + random.Int63n(4000)}}
@@ -115,9 +121,23 @@ func TestLargeMarketsAreDecidedAsTheOracleSays(t *testing.T) {
 					request.MaxPriceNano = random.Int63n(4e9)
 				}
 				m.Decide(&request, &d)
-				requireDecision(t, oracleFor(offers, &request, DefaultPolicy()), &d)
+				requireDecision(t, oracleFor(offers, &request, policy), &d)
 			}
 		}
+	}
+}
+
+// The guard before the division that finds the highest rate: a bar just above what an idle cluster has.
+func TestABarThatHardlyAnyPriceMissesLetsEveryRateThrough(t *testing.T) {
+	t.Parallel()
+	policy := Policy{ResourceWeight: 1, CostWeight: 1000}
+	s := scan{cpuPriced: 1, leastCap: 1}
+	s.costHi, s.costLo = bits.Mul64(2*1000, billion*billion)
+	s.best.n = 1
+	for score := int64(0); score < 100; score++ {
+		s.best.list[0].score = 2*billion/2002 + score
+		s.raiseBar(policy)
+		require.Positive(t, s.mostRate)
 	}
 }
 

@@ -61,7 +61,7 @@ const manyAlike = 12
 func (m *Market) dropAlike(block int, feasible uint64) uint64 {
 	s := &m.scan
 	last := s.best.last().at
-	if block*blockSize > last || len(s.extra) > 0 || !m.isPriced(last) {
+	if block*blockSize <= last || len(s.extra) > 0 || !m.isPriced(last) {
 		return feasible
 	}
 	these, those := m.figures(block), m.figures(last/blockSize)

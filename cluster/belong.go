@@ -99,8 +99,8 @@ func (n *Node) findExchange(ctx context.Context) error {
 		if mine.ClusterID == p.ClusterID {
 			return nil
 		}
-		if mine.ClusterID == "" || mine.Founder == n.cfg.NodeID {
-			return n.adopt(p.ClusterID, p.NodeID)
+		if n.free(mine, peers) {
+			return n.adopt(mine, p)
 		}
 	}
 	if n.cfg.BootstrapExpect == 0 {
@@ -109,16 +109,25 @@ func (n *Node) findExchange(ctx context.Context) error {
 	return n.found(ctx, peers)
 }
 
-// adopt binds this empty directory to an exchange.
-func (n *Node) adopt(clusterID, founder string) error {
+// free: this empty directory is pledged to nobody else, or its founder went to another exchange
+// before it founded. (Were that wrong, the founder's exchange would only lack one empty voter.)
+func (n *Node) free(mine store.Identity, peers map[string]gossipMeta) bool {
+	if mine.ClusterID == "" || mine.Founder == n.cfg.NodeID {
+		return true
+	}
+	founder, ok := peers[mine.Founder]
+	return ok && founder.ClusterID != "" && founder.ClusterID != mine.ClusterID
+}
+
+// adopt binds this empty directory to the exchange of a node seen.
+func (n *Node) adopt(mine store.Identity, seen gossipMeta) error {
 	n.foundMu.Lock()
 	defer n.foundMu.Unlock()
-	mine := n.disk.Identity()
-	if n.founded() || mine.ClusterID != "" && mine.Founder != n.cfg.NodeID {
-		return fmt.Errorf("this directory was pledged to exchange %s meanwhile", mine.ClusterID)
+	if n.founded() || n.disk.Identity() != mine {
+		return fmt.Errorf("this directory was pledged to exchange %s meanwhile", n.disk.Identity().ClusterID)
 	}
-	n.logger.Info("joining exchange", "cluster", clusterID, "seen", founder)
-	return n.setCluster(clusterID, founder, cmp.Or(mine.ClusterID, mine.GaveUp))
+	n.logger.Info("joining exchange", "cluster", seen.ClusterID, "seen", seen.NodeID)
+	return n.setCluster(seen.ClusterID, seen.NodeID, cmp.Or(mine.ClusterID, mine.GaveUp))
 }
 
 // setCluster under foundMu. Connections were opened in the name of the old exchange.

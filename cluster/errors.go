@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
 )
 
@@ -43,6 +44,20 @@ const (
 	ExitRefused        = 74 // the group refuses this node: identity, exchange or version
 	ExitRemoved        = 75 // the node was removed from the group
 )
+
+// ExitCodeOf an error of NewNode: what the process should end with; 1 where none of the above fits.
+func ExitCodeOf(err error) int {
+	switch {
+	case errors.Is(err, fsm.ErrUnknownCommand), errors.Is(err, fsm.ErrUnsupportedBehaviour):
+		return ExitUnknownCommand
+	case errors.Is(err, store.ErrCorrupt), errors.Is(err, fsm.ErrCorrupt):
+		return ExitCorrupt
+	case refused(err):
+		return ExitRefused
+	default:
+		return 1
+	}
+}
 
 // code of an error on the wire. Numbers are shared between versions: append only.
 type code uint8

@@ -33,7 +33,7 @@ func crowded(b *testing.B, accounts int) *State {
 			made.Txns = append(made.Txns, Txn{Writes: []Write{{Key: key, Body: body, Terms: &Terms{}}}})
 			opened.Reports = append(opened.Reports, Report{Account: key, Session: [16]byte{1}, Open: true})
 			facts.Reports = append(facts.Reports, Report{Account: key, Session: [16]byte{1}, Epoch: 1, Sequence: 1, Facts: AccountFacts{
-				Allocatable: benchAmounts(1 << 30), Allocated: benchAmounts(7), LargestFree: benchAmounts(64),
+				Allocatable: benchAmounts(1 << 16), Allocated: benchAmounts(7), LargestFree: benchAmounts(64),
 			}})
 		}
 		apply(&made)

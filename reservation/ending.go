@@ -101,6 +101,23 @@ func (t *term) release(row *fsm.Row, outcome Outcome, reason, message string, gu
 		},
 	})
 	t.batch.endings++
+	for _, held := range row.Ledger.Holds {
+		t.free(held.Account, row.Key)
+	}
+}
+
+// free counts a hold that this Step ends as free in the same Step: its command comes first in the
+// entry. Else a later request could take in this Step what, with that, a waiter fits.
+func (t *term) free(account, holder string) {
+	row := t.state.Row(account)
+	if row == nil || row.Account == nil {
+		return
+	}
+	if hold, ok := row.Account.Hold(holder); ok {
+		t.view.give(account, &hold)
+		t.taken[account] = struct{}{}
+		t.improved[account] = struct{}{}
+	}
 }
 
 // timeOut ends a wait.

@@ -65,15 +65,17 @@ type eventIndex struct {
 
 func newEventIndex(state *fsm.State, now fsm.Millis) *eventIndex {
 	x := &eventIndex{live: map[string]fsm.Millis{}, byObject: map[string][]string{}}
-	var rows []string
-	for row := range state.Scan(eventsPrefix) {
-		rows = append(rows, row.Key)
+	type dated struct {
+		at  fsm.Millis
+		key string
 	}
-	slices.SortStableFunc(rows, func(a, b string) int {
-		return cmp.Compare(eventTime(a, now), eventTime(b, now))
-	})
-	for _, key := range rows {
-		x.add(key, now)
+	var rows []dated
+	for row := range state.Scan(eventsPrefix) {
+		rows = append(rows, dated{eventTime(row.Key, now), row.Key})
+	}
+	slices.SortStableFunc(rows, func(a, b dated) int { return cmp.Compare(a.at, b.at) })
+	for _, row := range rows {
+		x.add(row.key, now)
 	}
 	return x
 }

@@ -20,7 +20,7 @@ type term struct {
 	now   fsm.Millis
 
 	view     *view
-	taken    map[string]struct{} // accounts that the last Step took from
+	taken    map[string]struct{} // accounts that the last Step took from or gave to
 	improved map[string]struct{} // accounts that became better since the waiters were looked at
 
 	waiting  queue
@@ -67,7 +67,7 @@ func newTerm(cfg Config, state *fsm.State, now fsm.Millis) *term {
 }
 
 // Step decides what is new. The order matters: what ends comes before what is granted, so that
-// a lease never outlives an extension that came too late; waiters come before what has just
+// what it frees goes to who is next, and an extension that comes too late is refused; waiters come before what has just
 // arrived wherever their priority says so.
 func (t *term) Step(in cluster.Input) cluster.Output {
 	t.state, t.now, t.batch = in.State, in.Now, newBatch()

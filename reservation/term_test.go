@@ -159,6 +159,23 @@ func TestALaterLowerPriorityCreateNeverTakesWhatAWaiterFits(t *testing.T) {
 	require.Equal(t, "lower=Failed same=Failed waiter=Reserved@berlin", x.phases())
 }
 
+func TestWhatAStepFreesGoesToTheWaiterFirst(t *testing.T) {
+	t.Parallel()
+	x := newExchange(t)
+	x.cluster("berlin", "cpu=4", "")
+	p := x.planner(Config{})
+	p.submit(x.creation(reservation("holder", "cpu=2", duration("1m"))))
+	p.run()
+	p.submit(x.creation(reservation("waiter", "cpu=4", waitFor("1h"), priority(5))))
+	p.run()
+	x.now += minute
+	p.submit(x.creation(reservation("later", "cpu=2")))
+	p.enter(p.plan())
+	require.Equal(t, "holder=Released later=Failed waiter=Reserved@berlin", x.phases(), "in one entry")
+	p.run()
+	x.settled()
+}
+
 func TestALeaseEndsAtItsTimeAndNotBefore(t *testing.T) {
 	t.Parallel()
 	x := newExchange(t)

@@ -51,6 +51,20 @@ func (v *view) set(row *fsm.Row) {
 	v.market.Set(o.Offer)
 }
 
+// give returns to the view what a hold that is being ended leaves free: what the pods inside use
+// stays allocated. The next set forgets it.
+func (v *view) give(key string, hold *fsm.Hold) {
+	o := v.offers[key]
+	if o == nil {
+		return
+	}
+	freed := hold.Amounts.Sub(hold.Used).Max(nil)
+	v.market.Give(o.ClusterID, freed)
+	account := *o.Account
+	account.HeldOrUsed = account.HeldOrUsed.Sub(freed)
+	o.Account = &account
+}
+
 // remove forgets a cluster that is no more.
 func (v *view) remove(key string) {
 	if o := v.offers[key]; o != nil {

@@ -121,7 +121,7 @@ func badQuantities(data []byte) field.ErrorList {
 		return nil
 	}
 	var object map[string]any
-	if json.Unmarshal(asJSON, &object) != nil {
+	if unmarshalExactly(asJSON, &object) != nil {
 		return nil
 	}
 	var faults field.ErrorList
@@ -144,13 +144,20 @@ func badQuantities(data []byte) field.ErrorList {
 	return faults
 }
 
+// unmarshalExactly keeps numbers as they are written.
+func unmarshalExactly(data []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	return decoder.Decode(into)
+}
+
 // badPatchedQuantities looks into a JSON patch: [{"op": "replace", "path": "/spec/chunk/cpu", "value": "four"}].
 func badPatchedQuantities(data []byte) field.ErrorList {
 	var operations []struct {
 		Path  string
 		Value any
 	}
-	if json.Unmarshal(data, &operations) != nil {
+	if unmarshalExactly(data, &operations) != nil {
 		return nil
 	}
 	var faults field.ErrorList
@@ -172,7 +179,7 @@ func badQuantity(at *field.Path, value any) field.ErrorList {
 	}
 	text := fmt.Sprint(value)
 	switch value.(type) {
-	case string, float64:
+	case string, json.Number:
 		if _, err := resource.ParseQuantity(text); err == nil {
 			return nil
 		}

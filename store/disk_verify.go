@@ -125,7 +125,10 @@ func verifyLog(path string, after uint64) (err error) {
 	if err := verifyPages(path); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
 	}
-	if err := verifyEntries(path, after); err != nil {
+	switch err := verifyEntries(path, after); {
+	case errors.Is(err, fsm.ErrUnknownCommand):
+		return fmt.Errorf("%s was written by a newer version: %w", path, err)
+	case err != nil:
 		return fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
 	}
 	return nil
@@ -195,7 +198,7 @@ func verifyEntries(path string, after uint64) error {
 			return fmt.Errorf("entry %d says index %d", i, entry.Index)
 		}
 		if entry.Type == raft.LogCommand {
-			if _, err := fsm.DecodeEntry(entry.Data); err != nil {
+			if _, err := fsm.DecodeEntry(entry.Data); err != nil && !errors.Is(err, fsm.ErrIgnorable) {
 				return fmt.Errorf("entry %d: %w", i, err)
 			}
 		}

@@ -28,7 +28,10 @@ func (s *Storage) Watch(ctx context.Context, key string, opts storage.ListOption
 	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err))
 	}
-	if _, err := s.stateFor(ctx, opts.ResourceVersion); err != nil {
+	if _, err := s.stateFor(ctx, opts.ResourceVersion); storage.IsTooLargeResourceVersion(err) {
+		// A revision of another history: what the client knows is worth nothing here, so it must list anew.
+		return nil, apierrors.NewResourceExpired(fmt.Sprintf("resourceVersion %d is in the future of this exchange", revision))
+	} else if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -11,7 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1 apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
@@ -302,7 +303,7 @@ func TestAWatchFromTheFutureIsRefusedUnlessOnlyThisNodeLags(t *testing.T) {
 	require.NoError(t, err, "the leader is there already")
 	defer w.Stop()
 	_, err = x.reservations.Watch(t.Context(), "/reservations", from("1000000"))
-	require.True(t, storage.IsTooLargeResourceVersion(err), "%v", err)
+	require.True(t, apierrors.IsResourceExpired(err), "%v", err)
 	err = x.reservations.GetList(t.Context(), "/reservations", from("1000000"), &broker.ReservationList{})
 	require.True(t, storage.IsTooLargeResourceVersion(err), "%v", err)
 }

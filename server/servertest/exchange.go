@@ -104,18 +104,40 @@ func (e *Exchange) submit(intent *cluster.Intent) (fsm.Result, error) {
 	}
 	for _, room := range e.rooms {
 		if room.Takes(intent) {
-			e.step(intent)
-			select {
-			case reply := <-intent.Replied():
-				return reply.Result, reply.Err
-			default:
-				return fsm.Result{}, fmt.Errorf("room %s did not answer", room.Name())
-			}
+			return e.decide(room, intent)
 		}
 	}
 	result := e.apply(fsm.Entry{Time: e.now(), Txns: []fsm.Txn{*intent.Txn}})[0]
 	e.step(nil)
 	return result, nil
+}
+
+// decide lets the room work until it has answered. A room that wants to wait (it bounds how often a
+// cluster's facts are written) need not: time is moved to when it wants to be woken.
+func (e *Exchange) decide(room cluster.Room, intent *cluster.Intent) (fsm.Result, error) {
+	const most = 100 // wakes before a room counts as stuck
+	e.step(intent)
+	for range most {
+		select {
+		case reply := <-intent.Replied():
+			return reply.Result, reply.Err
+		default:
+		}
+		e.sleepUntilWake()
+		e.step(nil)
+	}
+	return fsm.Result{}, fmt.Errorf("room %s did not answer", room.Name())
+}
+
+// sleepUntilWake moves time to the first moment at which a room wants to be woken.
+func (e *Exchange) sleepUntilWake() {
+	var first fsm.Millis
+	for _, stepper := range e.steppers {
+		if wake := stepper.Wake(); wake > 0 && (first == 0 || wake < first) {
+			first = wake
+		}
+	}
+	e.skew += max(0, first-e.now())
 }
 
 // step runs every room until none has work left; the one that takes it gets the intent.

@@ -2,6 +2,8 @@ package v1alpha1
 
 import (
 	"fmt"
+	"reflect"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -37,15 +39,26 @@ func ValidateReservationUpdate(updated, old *Reservation) field.ErrorList {
 	if equality.Semantic.DeepEqual(updated.Spec, old.Spec) {
 		return errs
 	}
-	switch phase := old.Status.Phase; {
-	case phase == "" || phase == ReservationPending:
-	case phase == ReservationReserved && onlyLonger(&updated.Spec, &old.Spec):
-	case phase == ReservationReserved:
-		errs = append(errs, field.Forbidden(field.NewPath("spec"), fmt.Sprintf(
-			"is immutable while the phase is %s, but for a longer duration (now %s)", phase, durationText(old.Spec.Duration))))
-	default:
-		errs = append(errs, field.Forbidden(field.NewPath("spec"), fmt.Sprintf(
-			"is immutable once the phase is %s: delete the reservation and apply it again", phase)))
+	phase := old.Status.Phase
+	if phase == "" || phase == ReservationPending || phase == ReservationReserved && onlyLonger(&updated.Spec, &old.Spec) {
+		return errs
+	}
+	why := fmt.Sprintf("can't change once the phase is %s: delete the reservation and apply it again", phase)
+	if phase == ReservationReserved {
+		why = fmt.Sprintf("can't change while the phase is %s, but for a longer duration (now %s)", phase, durationText(old.Spec.Duration))
+	}
+	return append(errs, changedFields(&updated.Spec, &old.Spec, why)...)
+}
+
+// changedFields names each field of the spec that differs, with its new value.
+func changedFields(updated, old *ReservationSpec, why string) (errs field.ErrorList) {
+	now, before := reflect.ValueOf(updated).Elem(), reflect.ValueOf(old).Elem()
+	for i := range now.NumField() {
+		if equality.Semantic.DeepEqual(now.Field(i).Interface(), before.Field(i).Interface()) {
+			continue
+		}
+		name, _, _ := strings.Cut(now.Type().Field(i).Tag.Get("json"), ",")
+		errs = append(errs, field.Invalid(field.NewPath("spec", name), now.Field(i).Interface(), why))
 	}
 	return errs
 }

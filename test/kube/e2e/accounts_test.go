@@ -123,12 +123,12 @@ func testEnds(t *testing.T, w *world) {
 		back(t)
 	})
 	t.Run("one that fits nowhere fails and says what lacks", func(t *testing.T) {
-		rome.feed(t, ctx, manifest("huge", "rome", `{cpu: "1000", memory: 1Gi}`), "apply", "-f", "-")
+		rome.feed(t, ctx, manifest("huge", "rome", `{cpu: "999", memory: 1Gi}`), "apply", "-f", "-")
 		r := rome.reservation(t, ctx, "", "get", "rsv", "huge")
 		if r.Status.Phase != "Failed" {
 			t.Errorf("huge is %s, want Failed", r.Status.Phase)
 		}
-		contains(t, "status.message", r.Status.Message, "Insufficient resources", "paris", "berlin", "cpu 1000 requested")
+		contains(t, "status.message", r.Status.Message, "Insufficient resources", "paris", "berlin", "cpu 999 requested")
 		t.Log(r.Status.Message)
 		rome.run(t, ctx, "delete", "rsv", "huge")
 		back(t)

@@ -27,7 +27,7 @@ type acknowledged struct {
 	name, uid string
 	at        time.Time
 	attempts  int
-	unsure    bool // an attempt ended without a known outcome; the next found it done
+	unsure    bool // an attempt failed and may have happened all the same
 }
 
 // testFailover kills the leader with -9 while several clients create reservations through all nodes.
@@ -147,7 +147,7 @@ func (w *world) checkAcks(t *testing.T, acks <-chan acknowledged, gone time.Time
 		t.Errorf("%d acknowledged before the kill, %d after, %d retries: the kill did not hit the run", before, after, retried)
 	}
 	again := firstAfter.Sub(gone)
-	t.Logf("%d acknowledged before the kill, %d after; %d retries, %d of them after an unknown outcome; writes again after %s, all done after %s",
+	t.Logf("%d acknowledged before the kill, %d after; %d retries for %d of them; writes again after %s, all done after %s",
 		before, after, retried, unsure, again.Round(time.Millisecond), lastOne.Sub(gone).Round(time.Millisecond))
 	if again > writesAgainLimit {
 		t.Errorf("the first write after the kill came after %s, want under %s", again, writesAgainLimit)

@@ -57,7 +57,7 @@ func testRoles(t *testing.T, w *world) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := w.exchange.nodes[1]
-			before := w.stateHash(t, ctx)
+			before := w.revision(t, ctx)
 			a, err := n.call(ctx, w.web(t, ctx, c.role, n), c.method, c.path, c.contentType, c.body)
 			must(t, err)
 			if a.code != c.code {

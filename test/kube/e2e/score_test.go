@@ -49,6 +49,12 @@ func expect(allocatable, available, requested amounts, p prices) expected {
 func plus(a, b *big.Rat) *big.Rat  { return new(big.Rat).Add(a, b) }
 func times(a, b *big.Rat) *big.Rat { return new(big.Rat).Mul(a, b) }
 
+// sameNumber compares a number that the product shows, with however many zeros, with one of this suite.
+func sameNumber(shown, want string) bool {
+	r, ok := new(big.Rat).SetString(shown)
+	return ok && r.Cmp(decimal(want)) == 0
+}
+
 // decimal reads a constant of this suite.
 func decimal(s string) *big.Rat {
 	r, ok := new(big.Rat).SetString(s)
@@ -77,8 +83,7 @@ func (e expected) agrees(t *testing.T, c candidate) {
 	if got := amountsOf(c.Available); got != e.available {
 		t.Errorf("%s: available %s, want %s", c.ClusterID, got, e.available)
 	}
-	shown, ok := new(big.Rat).SetString(c.PricePerHour)
-	if !ok || shown.Cmp(e.perHour) != 0 {
+	if !sameNumber(c.PricePerHour, e.perHour.RatString()) {
 		t.Errorf("%s: price per hour %q, want %s", c.ClusterID, c.PricePerHour, e.perHour.FloatString(9))
 	}
 	for name, pair := range map[string][2]int64{

@@ -1,0 +1,66 @@
+package reservation
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/bourse-dev/bourse/cluster"
+)
+
+// BenchmarkCreates is a Step with a full entry of creates, applied and answered, on 1,000 clusters.
+func BenchmarkCreates(b *testing.B) {
+	x := newExchange(b)
+	for i := range 1000 {
+		x.cluster(fmt.Sprintf("c%04d", i), "cpu=64,memory=256Gi", "0.5")
+	}
+	p := x.planner(Config{})
+	p.run()
+	n := 0
+	for b.Loop() {
+		var batch []*cluster.Intent
+		for range maxItems {
+			n++
+			batch = append(batch, x.creation(reservation(fmt.Sprintf("r%d", n), "cpu=1m", duration("2h"))))
+		}
+		p.submit(batch...)
+		p.run()
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(n), "µs/create")
+}
+
+// BenchmarkWaitersThatFitNowhere is what a report costs where 10,000 requests wait in vain.
+func BenchmarkWaitersThatFitNowhere(b *testing.B) {
+	x := newExchange(b)
+	x.cluster("berlin", "cpu=64,memory=256Gi", "0.5")
+	p := x.planner(Config{})
+	for i := range 10_000 {
+		p.submit(x.creation(reservation(fmt.Sprintf("r%d", i), "cpu=65", waitFor("1h"))))
+	}
+	p.run()
+	n := 0
+	for b.Loop() {
+		n++
+		x.report("berlin", fmt.Sprintf("cpu=%dm,memory=256Gi", 60_000+n%4_000), "")
+		p.run()
+	}
+}
+
+// BenchmarkBegin is a takeover with 10,000 reservations that run and 1,000 that wait.
+func BenchmarkBegin(b *testing.B) {
+	x := newExchange(b)
+	for i := range 100 {
+		x.cluster(fmt.Sprintf("c%04d", i), "cpu=200,memory=256Gi", "0.5")
+	}
+	p := x.planner(Config{})
+	for i := range 11_000 {
+		resources := "cpu=1"
+		if i%11 == 0 {
+			resources = "cpu=300"
+		}
+		p.submit(x.creation(reservation(fmt.Sprintf("r%d", i), resources, waitFor("1h"))))
+	}
+	p.run()
+	for b.Loop() {
+		newTerm(Config{}, x.state, x.now)
+	}
+}
