@@ -4,7 +4,11 @@
 // caller's own columns.
 package allocation
 
-import "sort"
+import (
+	"slices"
+	"sort"
+	"strings"
+)
 
 // Resource names with units of their own.
 const (
@@ -23,11 +27,21 @@ type Amount struct {
 // values. nil is the zero vector. Amounts are immutable: operations return new ones.
 type Amounts []Amount
 
-// NewAmounts sorts, sums duplicates and drops zeros.
+// NewAmounts sorts, sums duplicates and drops zeros. It does not change the list.
 func NewAmounts(list ...Amount) Amounts {
-	var sum Amounts
-	for _, a := range list {
-		sum = sum.combine(Amounts{a}, 1)
+	sorted := slices.Clone(list)
+	slices.SortStableFunc(sorted, func(x, y Amount) int { return strings.Compare(x.Resource, y.Resource) })
+	sum := sorted[:0]
+	for _, a := range sorted {
+		if last := len(sum) - 1; last >= 0 && sum[last].Resource == a.Resource {
+			sum[last].Value = saturatingAdd(sum[last].Value, a.Value)
+		} else {
+			sum = append(sum, a)
+		}
+	}
+	sum = slices.DeleteFunc(sum, func(a Amount) bool { return a.Value == 0 })
+	if len(sum) == 0 {
+		return nil
 	}
 	return sum
 }
@@ -86,6 +100,12 @@ func (a Amounts) distinct() bool {
 }
 
 func (a Amounts) combine(b Amounts, sign int64) Amounts {
+	switch { // shared, not copied: Amounts are immutable
+	case len(b) == 0:
+		return a
+	case len(a) == 0 && sign > 0:
+		return b
+	}
 	return a.merge(b, func(x, y int64) int64 { return saturatingAdd(x, sign*y) })
 }
 

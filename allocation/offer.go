@@ -1,7 +1,5 @@
 package allocation
 
-import "maps"
-
 // Labels that every cluster has by its advertisement.
 const (
 	LabelRegion   = "region"
@@ -34,19 +32,6 @@ func (o *Offer) label(key string) (value string, ok bool) {
 	}
 	value, ok = o.Labels[key]
 	return value, ok
-}
-
-// AllLabels is what a clusterSelector is matched against.
-func (o *Offer) AllLabels() map[string]string {
-	all := make(map[string]string, len(o.Labels)+2)
-	maps.Copy(all, o.Labels)
-	if o.Region != "" {
-		all[LabelRegion] = o.Region
-	}
-	if o.Provider != "" {
-		all[LabelProvider] = o.Provider
-	}
-	return all
 }
 
 // closed is the reason for which the cluster takes nobody, or ReasonNone.

@@ -1,6 +1,7 @@
 package allocation
 
 import (
+	"maps"
 	"math"
 	"math/big"
 	"sort"
@@ -110,6 +111,18 @@ func oracleShort(want Amounts, have func(string) *big.Int) *big.Int {
 	return worst
 }
 
+func oracleLabels(o *Offer) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, o.Labels)
+	if o.Region != "" {
+		all["region"] = o.Region
+	}
+	if o.Provider != "" {
+		all["provider"] = o.Provider
+	}
+	return all
+}
+
 func oracleFilter(o *Offer, request *Request, price *big.Int) (Reason, *big.Int) {
 	zero := bigOf(0)
 	switch {
@@ -121,7 +134,7 @@ func oracleFilter(o *Offer, request *Request, price *big.Int) (Reason, *big.Int)
 		return ReasonCordoned, zero
 	case request.Target != "" && o.ClusterID != request.Target:
 		return ReasonWrongTarget, zero
-	case request.Selector != nil && !request.Selector.Matches(labels.Set(o.AllLabels())):
+	case request.Selector != nil && !request.Selector.Matches(labels.Set(oracleLabels(o))):
 		return ReasonLabelMismatch, zero
 	case request.MaxPriceNano >= 0 && price == nil:
 		return ReasonUnpriced, zero

@@ -127,19 +127,6 @@ func (p *Prices) rate(resource string) int64 {
 	return 0
 }
 
-// HourlyPrice of a request in billionths of the currency: each resource's amount x unit price,
-// rounded down, and their sum, saturating. Unpriced where there are no prices.
-func (p *Prices) HourlyPrice(request Amounts) int64 {
-	if !p.Priced {
-		return Unpriced
-	}
-	var sum int64
-	for _, r := range request {
-		sum = saturatingAdd(sum, kindOf(r.Resource).price(uint64(r.Value), uint64(p.rate(r.Resource))))
-	}
-	return sum
-}
-
 // unitKind says in which unit a resource is priced.
 type unitKind uint8
 

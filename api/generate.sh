@@ -1,9 +1,18 @@
 #!/usr/bin/env bash
 # Generates what Go can't derive from the API types: deep copies, model names, and the OpenAPI
-# schemas (trimmed to what the exchange serves). `make generate` runs it; lint checks that it
-# changes nothing. Needs Go only: both generators are tool directives in go.mod.
+# schemas (trimmed to what the exchange serves). `make generate` runs it. With --check, as lint
+# runs it, it changes nothing and fails where something would change. Needs Go only: both
+# generators are tool directives in go.mod.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+generated=(api/broker/v1alpha1/zz_generated.deepcopy.go api/broker/v1alpha1/zz_generated.model_name.go api/openapi/zz_generated.openapi.go)
+if [[ "${1:-}" == --check ]]; then
+  before=$(mktemp -d)
+  tar cf "$before/files.tar" "${generated[@]}"
+  # Whatever happens, what was there is there again.
+  trap 'tar xf "$before/files.tar" && rm -r "$before"' EXIT
+fi
 
 module=github.com/bourse-dev/bourse
 types=$module/api/broker/v1alpha1
@@ -30,3 +39,13 @@ go tool openapi-gen --go-header-file /dev/null --report-filename /dev/null \
 go run ./api/openapi/trim api/openapi/zz_generated.openapi.go \
   core/v1.Namespace core/v1.NamespaceList core/v1.Event core/v1.EventList \
   authentication/v1.SelfSubjectReview authorization/v1.SelfSubjectAccessReview authorization/v1.SelfSubjectRulesReview
+
+if [[ "${1:-}" == --check ]]; then
+  for file in "${generated[@]}"; do
+    if ! tar xfO "$before/files.tar" "$file" | cmp -s - "$file"; then
+      echo "$file is not up to date: run make generate" >&2
+      stale=yes
+    fi
+  done
+  [[ -z "${stale:-}" ]] || exit 1
+fi

@@ -52,8 +52,8 @@ func (s *Storage) rowKey(key string, recursive bool) (string, error) {
 
 // namespaceOf a row key "<resource>/<namespace>/<name>"; empty where it has none.
 func namespaceOf(key string) string {
-	if parts := strings.Split(key, "/"); len(parts) == 3 {
-		return parts[1]
+	if segments := strings.Split(key, "/"); len(segments) == 3 {
+		return segments[1]
 	}
 	return ""
 }

@@ -18,7 +18,7 @@ import (
 
 // Watch sends what happens to the rows that the predicate selects. From a revision it is local and
 // needs no leader; without one it starts at a read index. A revision that the leader has not
-// reached is refused; one beyond the history gets one event, 410.
+// reached is refused with 410; one older than the history gets 410 as its only event.
 func (s *Storage) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	prefix, err := s.rowKey(key, opts.Recursive)
 	if err != nil {
@@ -28,10 +28,11 @@ func (s *Storage) Watch(ctx context.Context, key string, opts storage.ListOption
 	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err))
 	}
-	if _, err := s.stateFor(ctx, opts.ResourceVersion); storage.IsTooLargeResourceVersion(err) {
+	switch _, err := s.stateFor(ctx, opts.ResourceVersion); {
+	case storage.IsTooLargeResourceVersion(err):
 		// A revision of another history: what the client knows is worth nothing here, so it must list anew.
 		return nil, apierrors.NewResourceExpired(fmt.Sprintf("resourceVersion %d is in the future of this exchange", revision))
-	} else if err != nil {
+	case err != nil:
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)

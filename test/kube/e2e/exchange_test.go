@@ -242,17 +242,6 @@ func (x *exchange) others(but *node) []*node {
 	return out
 }
 
-// killLeader is kill -9 of whoever leads. It returns the node and when it was gone.
-func (x *exchange) killLeader(t *testing.T, ctx context.Context) (*node, time.Time) {
-	t.Helper()
-	leader, err := x.leader(ctx)
-	must(t, err)
-	leader.proc.kill()
-	gone := time.Now()
-	t.Logf("kill -9 of the leader %s", leader.id)
-	return leader, gone
-}
-
 // revive starts a killed node again on its data and waits until it serves.
 func (x *exchange) revive(t *testing.T, ctx context.Context, n *node) {
 	t.Helper()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,7 +44,8 @@ func testFailover(t *testing.T, w *world) {
 	}
 	close(names)
 	acks := make(chan acknowledged, failoverCount)
-	kill, killed := make(chan struct{}), make(chan struct{})
+	reached := make(chan struct{})
+	var done atomic.Int32
 	var clients sync.WaitGroup
 	for i := range failoverClients {
 		clients.Go(func() {
@@ -54,25 +56,20 @@ func testFailover(t *testing.T, w *world) {
 					continue
 				}
 				acks <- ack
-				if len(acks) >= killAfter {
-					select {
-					case kill <- struct{}{}:
-						<-killed // the others go on; this one proves that the kill came amid the run
-					case <-killed:
-					case <-ctx.Done():
-					}
+				if done.Add(1) == killAfter {
+					close(reached)
 				}
 			}
 		})
 	}
-	var gone time.Time
 	select {
-	case <-kill:
-		old, gone = w.exchange.killLeader(t, ctx)
-		close(killed)
+	case <-reached:
 	case <-ctx.Done():
 		t.Fatal(context.Cause(ctx))
 	}
+	old.proc.kill()
+	gone := time.Now()
+	t.Logf("kill -9 of the leader %s after %d of %d", old.id, done.Load(), failoverCount)
 	clients.Wait()
 	close(acks)
 	w.exchange.revive(t, ctx, old)

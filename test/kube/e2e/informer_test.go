@@ -23,7 +23,7 @@ import (
 const (
 	informerNamespace = "informers"
 	informerObjects   = 20
-	// informerRounds of writes come before the kill, while no leader is there, and after the node is back.
+	// informerRounds of writes come before the kill, around it, and after the node is back.
 	informerRounds = 6
 )
 
@@ -91,14 +91,25 @@ func testInformers(t *testing.T, w *world) {
 	must(t, err)
 	witnesses = append(witnesses, newWitness(t, ctx, "the informer that moves on", roaming))
 
-	script := &writer{w: w, acked: map[string]bool{}}
-	script.rounds(t, ctx, w.exchange.nodes, true)
-	killed, _ := w.exchange.killLeader(t, ctx)
-	if killed != leader {
-		t.Errorf("%s led at the kill, %s when the informers started: no informer hangs on the killed one", killed.id, leader.id)
+	if now, err := w.exchange.leader(ctx); err != nil || now != leader {
+		t.Fatalf("%s led when the informers started, now another does (%v)", leader.id, err)
 	}
-	script.rounds(t, ctx, w.exchange.others(killed), false)
-	w.exchange.revive(t, ctx, killed)
+	script := &writer{acked: map[string]bool{}, killAt: informerObjects * (informerRounds + 1)}
+	var killing sync.WaitGroup
+	amid := make(chan struct{})
+	script.reached = amid
+	killing.Go(func() {
+		select {
+		case <-amid:
+			leader.proc.kill()
+		case <-ctx.Done():
+		}
+	})
+	script.rounds(t, ctx, w.exchange.nodes, true)
+	script.rounds(t, ctx, w.exchange.nodes, false)
+	killing.Wait()
+	t.Logf("kill -9 of the leader %s at write %d of %d", leader.id, script.killAt, script.sequence)
+	w.exchange.revive(t, ctx, leader)
 	script.rounds(t, ctx, w.exchange.nodes, false)
 	script.deleteAll(t, ctx, w.exchange.nodes)
 
@@ -119,7 +130,8 @@ func objectName(i int) string { return fmt.Sprintf("i-%02d", i) }
 
 // writer makes the changes and remembers which were acknowledged.
 type writer struct {
-	w        *world
+	killAt   int             // the write amid which the leader dies
+	reached  chan<- struct{} // closed then
 	names    [informerObjects]struct{}
 	acked    map[string]bool // events as witnesses note them
 	sequence int
@@ -131,7 +143,9 @@ func (s *writer) rounds(t *testing.T, ctx context.Context, nodes []*node, create
 	t.Helper()
 	for range informerRounds {
 		for i := range s.names {
-			s.sequence++
+			if s.sequence++; s.sequence == s.killAt {
+				close(s.reached)
+			}
 			s.write(t, ctx, nodes, func(ctx context.Context, client dynamic.ResourceInterface) (*unstructured.Unstructured, error) {
 				if create {
 					return client.Create(ctx, request{name: objectName(i), requester: "rome", cpu: "10m", memory: "8Mi"}.object(), metav1.CreateOptions{})
@@ -208,6 +222,9 @@ func (s *writer) check(t *testing.T, witnesses []*witness) {
 		if err := errors.Join(faults...); err != nil {
 			t.Errorf("%s: %v", v.name, err)
 		}
+	}
+	if s.unsure == 0 {
+		t.Error("no write failed on its way: the kill hit nothing")
 	}
 	t.Logf("%d changes acknowledged (%d attempts failed); each of %d informers saw %d events", len(s.acked), s.unsure, len(witnesses), len(first))
 }
