@@ -1,6 +1,9 @@
 package allocation
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+)
 
 // Decide finds the best cluster for the request, the Listed best, the Listed nearest misses, and counts
 // the clusters that each filter excludes. The request's Amounts and Chunk are Valid. The caller owns
@@ -166,22 +169,45 @@ func blockOf[T any](column []T, block int) *[blockSize]T {
 	return (*[blockSize]T)(column[block*blockSize:])
 }
 
-// withinPrice keeps the clusters that state a price, and one within the limit.
+// withinPrice keeps the clusters that state a price, and one within the limit. The bound of the price
+// per core tells most of them apart; the price itself is asked where it can't.
 func (m *Market) withinPrice(block int, candidates uint64, limit int64, d *Decision) uint64 {
 	s := &m.scan
 	within := candidates & m.priced[block]
 	d.Excluded[ReasonUnpriced] += bits.OnesCount64(candidates &^ within)
+	most := billion + uint64(s.perCore(limit))
+	tooFar := s.tooFar(limit)
 	for rest := within; rest != 0; rest &= rest - 1 {
 		i := block*blockSize + bits.TrailingZeros64(rest)
-		price := s.priceAt(i)
-		if price <= limit {
+		least := m.leastCost(i)
+		if !s.loose && least+s.slack < most {
 			continue
+		}
+		if least <= tooFar {
+			price := s.priceAt(i)
+			if price <= limit {
+				continue
+			}
+			s.list(miss{missKey(ReasonOverPrice, overPrice(price, limit)), i})
 		}
 		within &^= rest & -rest
 		d.Excluded[ReasonOverPrice]++
-		s.list(miss{missKey(ReasonOverPrice, overPrice(price, limit)), i})
 	}
 	return within
+}
+
+// tooFar is the least cost above which a cluster is over the limit and no nearer miss than what is listed.
+func (s *scan) tooFar(limit int64) uint64 {
+	if !s.near.full() {
+		return math.MaxUint64
+	}
+	switch last := s.near.last(); {
+	case last.key < missKey(ReasonOverPrice, 0):
+		return billion + uint64(s.perCore(limit))
+	case last.reason() == ReasonOverPrice:
+		return billion + uint64(s.perCore(saturatingAdd(limit, int64(last.distance()))))
+	}
+	return math.MaxUint64
 }
 
 // listShort lists those of the clusters in short that are nearer misses than what is listed.

@@ -15,41 +15,47 @@ import (
 // reaches the bar only if (bar - resourceWeight*(cpuLeft+memoryLeft)) * (1e9+perCore) <= 2*costWeight*1e18.
 func (m *Market) rank(block int, feasible uint64) {
 	s := &m.scan
-	cpuLeft, cpuShare, cpuRate := blockOf(m.cpu.left, block), blockOf(m.cpu.share, block), blockOf(m.cpu.rate, block)
-	memoryLeft, memoryShare, memoryRate := blockOf(m.memory.left, block), blockOf(m.memory.share, block), blockOf(m.memory.rate, block)
 	if s.best.full() {
 		if s.manyAlike {
 			feasible = m.dropAlike(block, feasible)
 		}
 		if feasible != 0 {
-			feasible &= sieve(cpuLeft, memoryLeft, s.leastLeft, cpuRate, s.mostRate)
+			feasible &= sieve(blockOf(m.cpu.left, block), blockOf(m.memory.left, block), s.leastLeft,
+				blockOf(m.cpu.rate, block), s.mostRate)
 		}
 		if bits.OnesCount64(feasible) >= manyAlike {
 			feasible = m.dropAlike(block, feasible)
 		}
 	}
-	cpuAsked, memoryAsked, cpuPriced, memoryFactor := s.cpuAsked, s.memoryAsked, s.cpuPriced, s.memoryFactor
-	leastBase, leastCap, costHi, costLo := s.leastBase, s.leastCap, s.costHi, s.costLo
-	weight, bar, extra := m.policy.ResourceWeight, s.bar, len(s.extra) > 0
+	weight, costHi, costLo := m.policy.ResourceWeight, s.costHi, s.costLo
 	for ; feasible != 0; feasible &= feasible - 1 {
-		j := bits.TrailingZeros64(feasible) & (blockSize - 1)
-		cpuGone, _ := bits.Mul64(cpuShare[j], cpuAsked)
-		memoryGone, _ := bits.Mul64(memoryShare[j], memoryAsked)
-		left := int64(cpuLeft[j]) + int64(memoryLeft[j]) - int64(cpuGone) - int64(memoryGone)
-		if open := bar - weight*left; open > 0 {
-			least, _ := bits.Mul64(memoryRate[j], memoryFactor)
-			least += leastBase + cpuRate[j]>>rateShift&cpuPriced
-			if extra {
-				least = s.addExtra(least, block*blockSize+j)
-			}
-			hi, lo := bits.Mul64(uint64(open), min(least, leastCap))
+		i := block*blockSize + bits.TrailingZeros64(feasible)
+		if open := s.bar - weight*m.mostLeft(i); open > 0 {
+			hi, lo := bits.Mul64(uint64(open), m.leastCost(i))
 			if hi > costHi || hi == costHi && lo > costLo {
 				continue
 			}
 		}
-		m.consider(block*blockSize + j)
-		bar = s.bar
+		m.consider(i)
 	}
+}
+
+// mostLeft is what at most is left of cpu and memory together, in ppb.
+func (m *Market) mostLeft(i int) int64 {
+	cpuGone, _ := bits.Mul64(m.cpu.share[i], m.scan.cpuAsked)
+	memoryGone, _ := bits.Mul64(m.memory.share[i], m.scan.memoryAsked)
+	return int64(m.cpu.left[i]) + int64(m.memory.left[i]) - int64(cpuGone) - int64(memoryGone)
+}
+
+// leastCost is what 1 + price per core is at least, in billionths.
+func (m *Market) leastCost(i int) uint64 {
+	s := &m.scan
+	least, _ := bits.Mul64(m.memory.rate[i], s.memoryFactor)
+	least += s.leastBase + m.cpu.rate[i]>>rateShift&s.cpuPriced
+	if len(s.extra) > 0 {
+		least = s.addExtra(least, i)
+	}
+	return min(least, s.leastCap)
 }
 
 // manyAlike is from how many clusters on dropAlike costs less than ranking them. Where it drops as many,
@@ -163,10 +169,7 @@ func (m *Market) rankUnpriced() {
 		}
 		for ; unpriced != 0; unpriced &= unpriced - 1 {
 			i := block*blockSize + bits.TrailingZeros64(unpriced)
-			cpuGone, _ := bits.Mul64(m.cpu.share[i], s.cpuAsked)
-			memoryGone, _ := bits.Mul64(m.memory.share[i], s.memoryAsked)
-			left := int64(m.cpu.left[i]) + int64(m.memory.left[i]) - int64(cpuGone) - int64(memoryGone)
-			if s.bar-m.policy.ResourceWeight*left > 2*m.policy.CostWeight*costScore {
+			if s.bar-m.policy.ResourceWeight*m.mostLeft(i) > 2*m.policy.CostWeight*costScore {
 				continue
 			}
 			m.considerUnpriced(i, costScore)

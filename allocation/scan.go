@@ -20,7 +20,9 @@ type scan struct {
 	cpuAsked, memoryAsked   uint64 // see column.asked
 	cpuPriced               uint64 // all ones where the request names cpu
 	memoryFactor            uint64
-	leastBase, leastCap     uint64 // of the lower bound of 1 + price per core
+	leastBase, leastCap     uint64 // of leastCost
+	slack                   uint64 // leastCost is less than that below the truth, unless loose
+	loose                   bool   // a factor is saturated
 
 	best bestList
 	near nearList
@@ -97,5 +99,10 @@ func (s *scan) prepareBounds(policy Policy) {
 	// A price saturates, and its price per core then too.
 	s.leastCap = uint64(s.perCore(math.MaxInt64)) + billion - lost
 	s.costHi, s.costLo = bits.Mul64(2*uint64(policy.CostWeight), billion*billion)
+	// Each addend loses less than two more, by its factor's rounding and its own.
+	s.slack, s.loose = lost+2*uint64(len(s.needs))+1, false
+	for n := range s.needs {
+		s.loose = s.loose || s.needs[n].factor == math.MaxUint64
+	}
 	s.bar, s.manyAlike = noBar, false
 }

@@ -59,7 +59,11 @@ func startProcess(name, logPath, path string, args ...string) (*process, error) 
 func (p *process) exited() error {
 	select {
 	case <-p.done:
-		return fmt.Errorf("%s ended by itself (%v); its log: %s", p.name, p.err, p.logPath)
+		status := "exit status 0"
+		if p.err != nil {
+			status = p.err.Error()
+		}
+		return fmt.Errorf("%s ended by itself: %s; its log: %s", p.name, status, p.logPath)
 	default:
 		return nil
 	}
