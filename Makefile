@@ -49,8 +49,9 @@ $(LINT):
 vuln: ## known vulnerabilities in dependencies (needs its database)
 	go run golang.org/x/vuln/cmd/govulncheck@latest ./...
 
-generate: ## write the generated code anew
+## write the generated code anew
 	api/generate.sh
+	BOURSE_WRITE_DOCS=1 go test -run TestConfigurationIsDocumented ./cmd/bourse
 
 kubectl: ## build a kubectl into bin/, for machines that have none
 	@dir=$$(test/kube/build.sh kubectl) && mkdir -p bin && cp "$$dir/kubectl" bin/kubectl && echo "bin/kubectl is ready"

@@ -173,27 +173,40 @@ func blockOf[T any](column []T, block int) *[blockSize]T {
 // per core tells most of them apart; the price itself is asked where it can't.
 func (m *Market) withinPrice(block int, candidates uint64, limit int64, d *Decision) uint64 {
 	s := &m.scan
-	within := candidates & m.priced[block]
-	d.Excluded[ReasonUnpriced] += bits.OnesCount64(candidates &^ within)
-	most := billion + uint64(s.perCore(limit))
-	tooFar := s.tooFar(limit)
-	for rest := within; rest != 0; rest &= rest - 1 {
+	priced := candidates & m.priced[block]
+	d.Excluded[ReasonUnpriced] += bits.OnesCount64(candidates &^ priced)
+	if priced == 0 {
+		return 0
+	}
+	within, far := m.priceMasks(block, billion+uint64(s.perCore(limit)), s.tooFar(limit))
+	within &= priced
+	for rest := priced &^ within &^ far; rest != 0; rest &= rest - 1 {
 		i := block*blockSize + bits.TrailingZeros64(rest)
-		least := m.leastCost(i)
-		if !s.loose && least+s.slack < most {
-			continue
-		}
-		if least <= tooFar {
-			price := s.priceAt(i)
-			if price <= limit {
-				continue
-			}
+		if price := s.priceAt(i); price <= limit {
+			within |= rest & -rest
+		} else {
 			s.list(miss{missKey(ReasonOverPrice, overPrice(price, limit)), i})
 		}
-		within &^= rest & -rest
-		d.Excluded[ReasonOverPrice]++
 	}
+	d.Excluded[ReasonOverPrice] += bits.OnesCount64(priced &^ within)
 	return within
+}
+
+// priceMasks has the clusters whose cost is surely below most, and those whose cost is surely above
+// tooFar. Signs again instead of branches, so all is kept below 2^63.
+func (m *Market) priceMasks(block int, most, tooFar uint64) (within, far uint64) {
+	const huge = 1 << 62
+	s := &m.scan
+	slack, sure, tooFar := int64(s.slack), int64(most), min(tooFar, huge)
+	if s.loose || most > huge {
+		sure = 0
+	}
+	for j := blockSize - 1; j >= 0; j-- {
+		least := min(m.leastCost(block*blockSize+j), huge)
+		within = within*2 + uint64(int64(least)+slack-sure)>>63
+		far = far*2 + uint64(int64(tooFar)-int64(least))>>63
+	}
+	return within, far
 }
 
 // tooFar is the least cost above which a cluster is over the limit and no nearer miss than what is listed.

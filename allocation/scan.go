@@ -102,7 +102,7 @@ func (s *scan) prepareBounds(policy Policy) {
 	// Each addend loses less than two more, by its factor's rounding and its own.
 	s.slack, s.loose = lost+2*uint64(len(s.needs))+1, false
 	for n := range s.needs {
-		s.loose = s.loose || s.needs[n].factor == math.MaxUint64
+		s.loose = s.loose || s.needs[n].column.kind != cores && s.needs[n].factor == math.MaxUint64
 	}
 	s.bar, s.manyAlike = noBar, false
 }

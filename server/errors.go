@@ -24,26 +24,46 @@ var statuses = []struct {
 	retry   bool
 	message string
 }{
-	{store.ErrUnknownOutcome, http.StatusGatewayTimeout, metav1.StatusReasonTimeout, false,
-		"it may or may not have been done: read before trying again"},
-	{store.ErrNoLeader, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, true,
-		"nothing was changed"},
-	{cluster.ErrOverloaded, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, true,
-		"nothing was changed"},
-	{cluster.ErrHalted, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, false,
-		"nothing was changed; the operator must act"},
-	{cluster.ErrNotProposed, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, true,
-		"nothing was changed"},
-	{cluster.ErrShutdown, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, false,
-		"ask another node"},
-	{cluster.ErrTooLarge, http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, false,
-		"nothing was changed"},
-	{cluster.ErrUnknownNode, http.StatusNotFound, metav1.StatusReasonNotFound, false,
-		"see bourse raft list-peers"},
-	{cluster.ErrInvalid, http.StatusBadRequest, metav1.StatusReasonBadRequest, false,
-		"nothing was changed"},
-	{cluster.ErrForbidden, http.StatusForbidden, metav1.StatusReasonForbidden, false,
-		"nothing was changed"},
+	{
+		store.ErrUnknownOutcome, http.StatusGatewayTimeout, metav1.StatusReasonTimeout, false,
+		"it may or may not have been done: read before trying again",
+	},
+	{
+		store.ErrNoLeader, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, true,
+		"nothing was changed",
+	},
+	{
+		cluster.ErrOverloaded, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, true,
+		"nothing was changed",
+	},
+	{
+		cluster.ErrHalted, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, false,
+		"nothing was changed; the operator must act",
+	},
+	{
+		cluster.ErrNotProposed, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, true,
+		"nothing was changed",
+	},
+	{
+		cluster.ErrShutdown, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, false,
+		"ask another node",
+	},
+	{
+		cluster.ErrTooLarge, http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, false,
+		"nothing was changed",
+	},
+	{
+		cluster.ErrUnknownNode, http.StatusNotFound, metav1.StatusReasonNotFound, false,
+		"see bourse raft list-peers",
+	},
+	{
+		cluster.ErrInvalid, http.StatusBadRequest, metav1.StatusReasonBadRequest, false,
+		"nothing was changed",
+	},
+	{
+		cluster.ErrForbidden, http.StatusForbidden, metav1.StatusReasonForbidden, false,
+		"nothing was changed",
+	},
 }
 
 // apiError gives an error its status. One that has a status, or is storage's own, stays as it is.

@@ -42,7 +42,7 @@ const patience = 30 * time.Second
 // exchange is a running server with TLS on a whole exchange.
 type exchange struct {
 	*servertest.Exchange
-	t       *testing.T
+	t       testing.TB
 	address string
 	ca      *authority
 	ready   atomic.Pointer[error]
@@ -50,7 +50,7 @@ type exchange struct {
 	files   server.TLS
 }
 
-func start(t *testing.T) *exchange {
+func start(t testing.TB) *exchange {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -117,7 +117,7 @@ func (a answer) reservation(t *testing.T) *broker.Reservation {
 
 // client that sends raw requests.
 type client struct {
-	t    *testing.T
+	t    testing.TB
 	http *http.Client
 	base string
 }
@@ -176,7 +176,7 @@ func (x *exchange) advertise(id string, cores int) {
 	require.NoError(x.t, json.Unmarshal([]byte(opened.body), &report))
 	require.Equal(x.t, broker.FactsAccepted, report.Status.Outcome)
 	agent.must(http.StatusCreated, "POST", facts, factsBody(session, report.Status.Epoch, 1,
-		fmt.Sprintf(`,"allocatable":{"cpu":"%d","memory":"64Gi"},"largestFree":{"cpu":"%d","memory":"64Gi"}`, cores, cores)))
+		fmt.Sprintf(`,"allocatable":{"cpu":"%d","memory":"60Pi"},"largestFree":{"cpu":"%d","memory":"60Pi"}`, cores, cores)))
 }
 
 func factsBody(session string, epoch, sequence int64, figures string) string {
@@ -193,7 +193,7 @@ type authority struct {
 
 var serial atomic.Int64
 
-func newAuthority(t *testing.T) *authority {
+func newAuthority(t testing.TB) *authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -209,7 +209,7 @@ func newAuthority(t *testing.T) *authority {
 	return &authority{cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
 }
 
-func (a *authority) issue(t *testing.T, commonName string, groups ...string) (cert, key []byte) {
+func (a *authority) issue(t testing.TB, commonName string, groups ...string) (cert, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)

@@ -148,7 +148,8 @@ func (s *statusStore) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 func raiseGeneration(updated, old interface {
 	GetGeneration() int64
 	SetGeneration(int64)
-}, updatedSpec, oldSpec any) {
+}, updatedSpec, oldSpec any,
+) {
 	if !equality.Semantic.DeepEqual(updatedSpec, oldSpec) {
 		updated.SetGeneration(old.GetGeneration() + 1)
 	}

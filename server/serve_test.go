@@ -230,7 +230,7 @@ func TestWatchesDoNotHoldUpTheEnd(t *testing.T) {
 	x := start(t)
 	x.advertise("berlin", 16)
 	c := x.client(admin...)
-	request, err := http.NewRequestWithContext(t.Context(), "GET", c.base+group+"/clusteradvertisements?watch=1", nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.base+group+"/clusteradvertisements?watch=1", nil)
 	require.NoError(t, err)
 	response, err := c.http.Do(request)
 	require.NoError(t, err)

@@ -78,7 +78,7 @@ func runServer(ctx context.Context, s *serverSettings, logger hclog.Logger) (err
 		advertisement.New(advertisement.Config{StaleAfter: s.staleAfter, Logger: logger.Named("advertisement")}),
 	)
 	if err != nil {
-		return err
+		return exitError{err, cluster.ExitCodeOf(err)}
 	}
 	defer func() { err = errors.Join(err, node.Shutdown()) }()
 

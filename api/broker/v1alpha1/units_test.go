@@ -58,8 +58,13 @@ func TestQuantitiesAreCanonical(t *testing.T) {
 		amount int64
 		want   string
 	}{
-		{"cpu", 4000, "4"}, {"cpu", 1500, "1500m"}, {"memory", 8 << 30, "8Gi"}, {"memory", 1000, "1k"}, {"memory", 1001, "1001"},
-		{"nvidia.com/gpu", 2, "2"}, {"cpu", 0, "0"},
+		{"cpu", 4000, "4"},
+		{"cpu", 1500, "1500m"},
+		{"memory", 8 << 30, "8Gi"},
+		{"memory", 1000, "1k"},
+		{"memory", 1001, "1001"},
+		{"nvidia.com/gpu", 2, "2"},
+		{"cpu", 0, "0"},
 	} {
 		q := QuantityOf(c.name, c.amount)
 		require.Equal(t, c.want, q.String())

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// runs one command line and returns its exit code and what it printed.
+func runs(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(context.Background(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// exchangeAnswering is a kubeconfig of a server with fixed answers by path.
+func exchangeAnswering(t *testing.T, answers map[string]string) (kubeconfig string) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, ok := answers[r.Method+" "+r.URL.Path]
+		w.Header().Set("Content-Type", "application/json")
+		if !ok {
+			w.WriteHeader(http.StatusNotFound)
+			answer = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"not found"}`
+		} else if status, body, found := strings.Cut(answer, " "); found && status == "403" {
+			w.WriteHeader(http.StatusForbidden)
+			answer = body
+		}
+		w.Write([]byte(answer)) //nolint:errcheck // to a recorder
+	}))
+	t.Cleanup(server.Close)
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n" +
+		"users: [{name: u, user: {}}]\nclusters: [{name: c, cluster: {server: \"" + server.URL + "\"}}]\n"
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func TestExitCodesTellUsageFromRefusalFromFailure(t *testing.T) {
+	t.Parallel()
+	reservations := "POST /apis/broker.fluidos.eu/v1alpha1/namespaces/default/reservations"
+	failed := exchangeAnswering(t, map[string]string{reservations: `{"apiVersion":"broker.fluidos.eu/v1alpha1","kind":"Reservation",
+		"metadata":{"name":"x"},"spec":{"requesterID":"rome","requestedResources":{"cpu":"4"}},
+		"status":{"phase":"Failed","message":"Insufficient resources in paris: cpu 4 requested, 0 available"}}`})
+	forbidden := exchangeAnswering(t, map[string]string{reservations: `403 {"kind":"Status","apiVersion":"v1","status":"Failure",
+		"reason":"Forbidden","code":403,"message":"not yours"}`})
+	empty := exchangeAnswering(t, nil)
+	for _, tc := range []struct {
+		name string
+		args []string
+		code int
+		says string
+	}{
+		{"an unknown command", []string{"reserv"}, exitUsage, "reserv"},
+		{"an unknown flag", []string{"status", "--nope"}, exitUsage, "--nope"},
+		{"a missing argument", []string{"explain"}, exitUsage, "accepts 1 arg"},
+		{"an unknown output format", []string{"status", "-o", "yaml", "--kubeconfig", empty}, exitUsage, `"yaml"`},
+		{"nothing asked for", []string{"reserve", "--from", "rome"}, exitUsage, "--cpu"},
+		{"a bad quantity", []string{"reserve", "--from", "rome", "--cpu", "four"}, exitUsage, `--cpu "four"`},
+		{"nobody who asks", []string{"reserve", "--cpu", "4"}, exitUsage, "--from"},
+		{"a server without settings", []string{"server"}, exitUsage, "node-id"},
+		{"a server without TLS", []string{"server", "--node-id", "n1", "--data-dir", "d", "--bootstrap-expect", "1"}, exitUsage, "insecure-dev"},
+		{"an agent without a kubeconfig", []string{"agent"}, exitUsage, "broker kubeconfig"},
+		{"an even number of broker nodes", []string{"dev", "--servers", "2"}, exitUsage, "servers 2"},
+		{"a dev exchange for everybody", []string{"dev", "--listen", "0.0.0.0:7440"}, exitUsage, `"0.0.0.0:7440"`},
+		{"no exchange there", []string{"status", "--kubeconfig", empty}, exitFailed, "could not find"},
+		{"no room", []string{"reserve", "--from", "rome", "--cpu", "4", "--kubeconfig", failed}, exitRefused, "0 available"},
+		{"not allowed", []string{"reserve", "--from", "rome", "--cpu", "4", "--kubeconfig", forbidden}, exitRefused, "not yours"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			code, _, stderr := runs(t, tc.args...)
+			require.Equal(t, tc.code, code, stderr)
+			require.Contains(t, stderr, tc.says)
+		})
+	}
+}
+
+func TestListPeersPrintsTheContractedJSON(t *testing.T) {
+	t.Parallel()
+	kubeconfig := exchangeAnswering(t, map[string]string{"GET /admin/v1/raft/configuration": `{"servers":[
+		{"id":"n1","address":"127.0.0.1:1","suffrage":"voter","leader":true,"lastContactMs":0,"lag":0},
+		{"id":"n2","address":"127.0.0.1:2","suffrage":"voter","leader":false,"lastContactMs":-1,"lag":-1}],"view":"leader","term":7}`})
+	code, stdout, stderr := runs(t, "raft", "list-peers", "-o", "json", "--kubeconfig", kubeconfig)
+	require.Equal(t, exitDone, code, stderr)
+	var got map[string]any
+	require.NoError(t, json.Unmarshal([]byte(stdout), &got))
+	require.Equal(t, "leader", got["view"])
+	require.InDelta(t, 7, got["term"], 0)
+	require.Len(t, got["servers"], 2)
+
+	_, stdout, _ = runs(t, "raft", "list-peers", "--kubeconfig", kubeconfig)
+	require.Contains(t, stdout, "leader")
+	require.Contains(t, stdout, "never")
+	require.NotContains(t, stdout, "\x1b[", "colours only on a terminal")
+}
+
+func TestAnInspectedFileThatIsNoSnapshotIsRefused(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "x.snap")
+	require.NoError(t, os.WriteFile(path, []byte("hello, this is no snapshot"), 0o600))
+	code, _, stderr := runs(t, "snapshot", "inspect", path)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, stderr, path)
+}
+
+func TestABarShowsSharesOfAWhole(t *testing.T) {
+	t.Parallel()
+	runes := []rune{'#', '='}
+	for _, tc := range []struct {
+		name   string
+		whole  int64
+		shares []int64
+		want   string
+	}{
+		{"half used, a quarter reserved", 8, []int64{4, 2}, "#####===··"},
+		{"nothing known", 0, []int64{0, 0}, "··········"},
+		{"more promised than there is", 4, []int64{3, 3}, "########=="},
+		{"all free", 4, []int64{0, 0}, "··········"},
+	} {
+		require.Equal(t, tc.want, bar(10, tc.whole, tc.shares, runes), tc.name)
+	}
+}
