@@ -26,7 +26,7 @@ test: ## unit, property and multi-node tests, with the race detector
 	go test -race -timeout 10m ./...
 
 test-long: ## the property tests with 100,000 command sequences
-	BOURSE_LONG=1 go test -timeout 120m -run 'Property' -v ./fsm/
+	BOURSE_LONG=1 go test -timeout 120m -run TestRandomSequences -v ./fsm/
 
 e2e: ## end-to-end tests on real Kubernetes control planes (built on first use)
 	test/e2e.sh

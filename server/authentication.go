@@ -36,7 +36,7 @@ func (s *Server) authentication() (authentication, error) {
 		MinVersion:     tls.VersionTLS12,
 		NextProtos:     []string{"h2", "http/1.1"},
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return files.current().pair, nil },
-		// The chain is verified with each request, against the CA as it then is.
+		// The chain is verified by the request, against the CA as it then is.
 		ClientAuth: tls.RequestClientCert,
 	}
 	byCertificate := requestx509.NewDynamic(func() (x509.VerifyOptions, bool) {
@@ -44,5 +44,5 @@ func (s *Server) authentication() (authentication, error) {
 		options.Roots = files.current().clientCAs
 		return options, true
 	}, requestx509.CommonNameUserConversion)
-	return authentication{group.NewAuthenticatedGroupAdder(byCertificate)}, nil
+	return authentication{&verified{inner: group.NewAuthenticatedGroupAdder(byCertificate), files: files}}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
 
 	"github.com/bourse-dev/bourse/server"
 )
@@ -170,4 +171,16 @@ func TestNamespacesOfTheCertificateReplaceTheDefault(t *testing.T) {
 	c := x.client(server.GroupRequester+"rome", server.GroupNamespace+"kidp-system")
 	c.must(http.StatusCreated, "POST", group+"/namespaces/kidp-system/reservations", reservationBody("r", "rome", ""))
 	c.must(http.StatusForbidden, "POST", rome, reservationBody("r", "rome", ""))
+}
+
+func TestACertificateOfAnotherAuthorityIsNobodys(t *testing.T) {
+	t.Parallel()
+	x := start(t)
+	good, stranger := x.client(admin...), x.as()
+	good.must(http.StatusOK, "GET", rome, "")
+	stranger.CertData, stranger.KeyData = newAuthority(t).issue(t, "user", admin...)
+	transport, err := rest.TransportFor(stranger)
+	require.NoError(t, err)
+	client{t, &http.Client{Transport: transport, Timeout: patience}, good.base}.must(http.StatusUnauthorized, "GET", rome, "")
+	good.must(http.StatusOK, "GET", rome, "") // from memory this time
 }

@@ -32,7 +32,7 @@ func (o onOurStorage) GetRESTOptions(resource schema.GroupResource, _ runtime.Ob
 		ResourcePrefix: resource.Resource,
 		// With it finalizers count. What has no collector is refused: see strategy.
 		EnableGarbageCollection: true,
-		DeleteCollectionWorkers: 4,
+		DeleteCollectionWorkers: 32,
 		Decorator: func(*storagebackend.ConfigForResource, string, func(runtime.Object) (string, error),
 			func() runtime.Object, func() runtime.Object, storage.AttrFunc, storage.IndexerFuncs, *cache.Indexers,
 		) (storage.Interface, factory.DestroyFunc, error) {

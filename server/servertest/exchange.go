@@ -37,6 +37,8 @@ func NewExchange() *Exchange {
 		led:   true,
 	}
 	e.apply(fsm.Entry{Time: e.now(), Behaviour: fsm.SupportedBehaviour})
+	// As every founded exchange: no list is ever of revision 0, which the API does not allow.
+	e.apply(fsm.Entry{Time: e.now(), Txns: []fsm.Txn{{Writes: []fsm.Write{{Key: "nodes/n1", Body: []byte("{}")}}}}})
 	for _, room := range e.rooms {
 		e.steppers = append(e.steppers, cluster.NewStepper(room, e.DB, e.now()))
 	}
