@@ -97,6 +97,7 @@ func client(kubeconfig string) (*rest.RESTClient, error) {
 	config.APIPath = "/apis"
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.QPS = -1 // what is measured is the exchange, not the client's own limit
+	config.WarningHandler = rest.NoWarnings{}
 	config.Timeout = 10 * time.Second
 	return rest.RESTClientFor(config)
 }

@@ -126,12 +126,15 @@ func failover(ctx context.Context, t *report, e *exchangeUnderTest, kills int) e
 	return nil
 }
 
+// retryAfter is how long a client waits for one try while a leader is elected.
+const retryAfter = 250 * time.Millisecond
+
 // nextGrant tries short requests until one is granted.
 func (e *exchangeUnderTest) nextGrant(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
-		try, stop := context.WithTimeout(ctx, time.Second)
+		try, stop := context.WithTimeout(ctx, retryAfter)
 		_, err := e.create(try)
 		stop()
 		if err == nil || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
