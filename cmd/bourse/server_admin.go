@@ -38,9 +38,14 @@ func (a admin) Snapshot(ctx context.Context, w io.Writer) error {
 }
 
 func (a admin) StateHash(ctx context.Context) (adminv1.StateHash, error) {
-	if _, err := a.node.ReadIndex(ctx); err != nil {
+	revision, err := a.node.ReadIndex(ctx)
+	if err != nil {
 		return adminv1.StateHash{}, err
 	}
-	state := a.node.DB().State()
-	return adminv1.StateHash{Node: a.node.ID(), Revision: uint64(state.Revision()), Hash: state.Hash().String()}, nil
+	hashes := a.node.StateHashes(ctx)
+	out := adminv1.StateHash{Revision: uint64(revision), Index: hashes.Index, Equal: hashes.Equal, Members: []adminv1.MemberHash{}}
+	for _, m := range hashes.Members {
+		out.Members = append(out.Members, adminv1.MemberHash{ID: m.ID, Revision: uint64(m.Revision), Hash: m.Hash, Error: m.Error})
+	}
+	return out, nil
 }

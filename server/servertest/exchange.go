@@ -212,5 +212,6 @@ func (e *Exchange) Snapshot(_ context.Context, w io.Writer) error {
 // StateHash of the state.
 func (e *Exchange) StateHash(context.Context) (adminv1.StateHash, error) {
 	state := e.DB.State()
-	return adminv1.StateHash{Node: "n1", Revision: uint64(state.Revision()), Hash: state.Hash().String()}, nil
+	member := adminv1.MemberHash{ID: "n1", Revision: uint64(state.Revision()), Hash: state.Hash().String()}
+	return adminv1.StateHash{Revision: member.Revision, Index: 1, Equal: true, Members: []adminv1.MemberHash{member}}, nil
 }

@@ -37,9 +37,21 @@ type TransferRequest struct {
 	To string `json:"to,omitempty"`
 }
 
-// StateHash is the hash of a node's state at a revision.
+// StateHash compares the members' states after the newest log entry that all who answer remember.
+// Hashes contain the state's time, so only those of one log entry can be compared.
 type StateHash struct {
-	Node     string `json:"node"`
+	// Revision of the exchange when it was asked.
 	Revision uint64 `json:"revision"`
-	Hash     string `json:"hash"` // hexadecimal
+	// Index of the log entry; 0: no entry is remembered by all.
+	Index   uint64       `json:"index"`
+	Equal   bool         `json:"equal"`
+	Members []MemberHash `json:"members"`
+}
+
+// MemberHash is the hash of one member's state.
+type MemberHash struct {
+	ID       string `json:"id"`
+	Revision uint64 `json:"revision"`
+	Hash     string `json:"hash,omitempty"`  // hexadecimal
+	Error    string `json:"error,omitempty"` // why there is none
 }
