@@ -51,6 +51,8 @@ func (n *Node) handleJoin(ctx context.Context, peer hello, q joinRequest) (joinA
 	if have := n.db.State().Behaviour(); q.Behaviour < have {
 		return joinAnswer{}, fmt.Errorf("%w: the group runs %d, node %s knows %d", ErrBehaviour, have, rec.NodeID, q.Behaviour)
 	}
+	n.membersMu.Lock()
+	defer n.membersMu.Unlock()
 	if err := n.register(ctx, rec); err != nil {
 		return joinAnswer{}, err
 	}
@@ -95,33 +97,31 @@ func (n *Node) enterOwn(ctx context.Context, txn fsm.Txn) error {
 }
 
 // admit brings the node into Raft's configuration, without a vote at first: the steward promotes it.
+// Under membersMu.
 func (n *Node) admit(rec NodeRecord) error {
-	f := n.raft.GetConfiguration()
-	if err := f.Error(); err != nil {
-		return notProposed(err)
-	}
 	id, addr := raft.ServerID(rec.NodeID), raft.ServerAddress(rec.RaftAddress)
-	server, known := findServer(f.Configuration().Servers, rec.NodeID)
+	server, known := findServer(n.servers(), rec.NodeID)
 	switch {
 	case known && server.Address == addr:
 		return nil
 	case known && server.Suffrage == raft.Voter:
 		n.logger.Info("voter moved", "node", rec.NodeID, "from", server.Address, "to", addr)
-		return notProposed(n.raft.AddVoter(id, addr, f.Index(), membershipTimeout).Error())
+		return notProposed(n.raft.AddVoter(id, addr, 0, membershipTimeout).Error())
 	default:
 		n.logger.Info("node joins", "node", rec.NodeID, "address", addr)
-		return notProposed(n.raft.AddNonvoter(id, addr, f.Index(), membershipTimeout).Error())
+		return notProposed(n.raft.AddNonvoter(id, addr, 0, membershipTimeout).Error())
 	}
 }
 
-// promote gives a node that has caught up its vote.
+// promote gives a node that has caught up its vote, unless it was removed or moved since it was asked.
 func (n *Node) promote(server raft.Server) error {
-	f := n.raft.GetConfiguration()
-	if err := f.Error(); err != nil {
-		return err
+	n.membersMu.Lock()
+	defer n.membersMu.Unlock()
+	if present, known := findServer(n.servers(), string(server.ID)); !known || present != server {
+		return nil
 	}
 	n.logger.Info("node has caught up: it votes now", "node", server.ID)
-	return n.raft.AddVoter(server.ID, server.Address, f.Index(), membershipTimeout).Error()
+	return n.raft.AddVoter(server.ID, server.Address, 0, membershipTimeout).Error()
 }
 
 // nodeRequest names a node; empty where any will do.
@@ -186,17 +186,15 @@ func (n *Node) handleRemovePeer(ctx context.Context, _ hello, q nodeRequest) (no
 	if _, err := n.readIndexHere(ctx); err != nil {
 		return nothing{}, err
 	}
+	n.membersMu.Lock()
+	defer n.membersMu.Unlock()
 	row := n.db.State().Row(nodeKey(q.NodeID))
-	f := n.raft.GetConfiguration()
-	if err := f.Error(); err != nil {
-		return nothing{}, notProposed(err)
-	}
-	servers := f.Configuration().Servers
-	server, voter := findServer(servers, q.NodeID)
+	servers := n.servers()
+	server, member := findServer(servers, q.NodeID)
 	switch {
-	case !voter && row == nil:
+	case !member && row == nil:
 		return nothing{}, fmt.Errorf("%w: %q", ErrUnknownNode, q.NodeID)
-	case voter && len(servers) == 1:
+	case member && len(servers) == 1:
 		return nothing{}, fmt.Errorf("%w: %q is the last node of the group", ErrInvalid, q.NodeID)
 	case q.NodeID == n.cfg.NodeID:
 		if err := n.raft.LeadershipTransfer().Error(); err != nil {
@@ -206,8 +204,8 @@ func (n *Node) handleRemovePeer(ctx context.Context, _ hello, q nodeRequest) (no
 	}
 	n.logger.Info("removing node", "node", q.NodeID)
 	addr, addrErr := n.addressOf(q.NodeID)
-	if voter {
-		if err := n.raft.RemoveServer(server.ID, f.Index(), membershipTimeout).Error(); err != nil {
+	if member {
+		if err := n.raft.RemoveServer(server.ID, 0, membershipTimeout).Error(); err != nil {
 			return nothing{}, fmt.Errorf("remove %s: %w", q.NodeID, unknownOutcome(err))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
 	"github.com/bourse-dev/bourse/fsm"
@@ -91,6 +92,30 @@ func TestRemovingTheLeaderHandsOverFirstAndStopsIt(t *testing.T) {
 	g.stop(leader)
 	mustPut(t, g.follower(), "things/a", "1")
 	require.Len(t, g.leader().Status(testContext(t)).Members, 2)
+}
+
+// The steward asked it before it was removed: its answer must not bring it back, with a vote at that.
+func TestANodeRemovedSinceItWasAskedGetsNoVote(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, 1, nil)
+	n1 := g.nodes["n1"]
+	require.NoError(t, n1.promote(raft.Server{Suffrage: raft.Nonvoter, ID: "n9", Address: "127.0.0.1:1"}))
+	require.Len(t, n1.servers(), 1)
+	mustPut(t, n1, "things/a", "still a group of one")
+}
+
+// Lost and regained before the owner heard of it: the gate is still that of the earlier term, and
+// what another leader wrote in between may not be applied here yet.
+func TestNoReadPointThroughTheGateOfAnEarlierTerm(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, 1, nil)
+	n1 := g.leader()
+	present := n1.term.Load()
+	_, err := n1.readIndexHere(testContext(t))
+	require.NoError(t, err)
+	n1.term.Store(&term{cfg: present.cfg, queues: present.queues, number: present.number - 1})
+	_, err = n1.readIndexHere(testContext(t))
+	require.ErrorIs(t, err, ErrNotLeader)
 }
 
 func TestADirectoryOfAnotherExchangeIsRefused(t *testing.T) {

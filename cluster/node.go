@@ -43,6 +43,9 @@ type Node struct {
 	ready  chan struct{}        // closed once Ready
 
 	foundMu sync.Mutex // founding and pledging: one at a time
+	// membersMu: one change of the group at a time, from reading Raft's configuration to changing it.
+	// Raft's own guard, an index, can't be used: GetConfiguration always tells 0, which is none.
+	membersMu sync.Mutex
 
 	ctx       context.Context // ends with Shutdown
 	cancel    context.CancelFunc
@@ -189,7 +192,7 @@ func (n *Node) start(rooms []Room) {
 			opened()
 			n.logger.Info("leading", "term", n.raft.CurrentTerm(), "revision", n.db.State().Revision())
 		}
-		return (&term{cfg: &cfg}).run(ctx)
+		return (&term{cfg: &cfg, number: n.raft.CurrentTerm()}).run(ctx)
 	}}
 	n.group.Go(func() error { return o.loop(n.ctx) })
 	n.group.Go(func() error { return n.reads.loop(n.ctx) })

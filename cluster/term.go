@@ -39,6 +39,7 @@ type termConfig struct {
 type term struct {
 	cfg    *termConfig
 	queues []*intentQueue
+	number uint64 // Raft's, as it was before the barrier
 
 	// State time within the term: base at start, then the monotonic clock.
 	base  fsm.Millis

@@ -143,10 +143,10 @@ func (n *Node) tryLeader(ctx context.Context, here func(context.Context) error,
 	there func(ctx context.Context, id, addr string) (bool, error),
 ) error {
 	leader := n.Leader()
-	switch {
-	case leader == n.cfg.NodeID:
+	switch leader {
+	case n.cfg.NodeID:
 		return here(ctx)
-	case leader == "":
+	case "":
 		return fmt.Errorf("%w: no leader is known", ErrNotLeader)
 	}
 	addr, err := n.addressOf(leader)
@@ -213,12 +213,17 @@ func (n *Node) enter(ctx context.Context, intent *Intent) (fsm.Result, error) {
 
 // readIndexHere is ReadIndex on the leader. The revision is applied here already.
 func (n *Node) readIndexHere(ctx context.Context) (fsm.Revision, error) {
-	if n.term.Load() == nil || n.failed.Load() {
+	t := n.term.Load()
+	if t == nil || n.failed.Load() {
 		return 0, ErrNotLeader
 	}
 	revision, err := n.reads.get(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("%w (%w)", ErrNotLeader, err)
+	}
+	// Lost and regained, and the owner has not heard yet: what others wrote in between may not be applied here.
+	if now := n.raft.CurrentTerm(); now != t.number {
+		return 0, fmt.Errorf("%w (the gate is of term %d, this is %d)", ErrNotLeader, t.number, now)
 	}
 	return revision, nil
 }
