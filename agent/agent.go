@@ -109,7 +109,7 @@ func discoverID(ctx context.Context, config *Config, member kubernetes.Interface
 			return id, validateClusterID(id)
 		}
 		if ctx.Err() != nil {
-			break
+			continue // to the end: nothing failed, we were stopped
 		}
 		config.Logger.Warn("no cluster id given, and namespace kube-system can't be read: trying on; or give --cluster-id", "error", err)
 		pace.failed(config.Clock.Now())

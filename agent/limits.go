@@ -8,11 +8,12 @@ const (
 	DefaultHeartbeatEvery = 30 * time.Second
 	// DefaultPublishWithin gathers a burst of pod events (a rollout) into one report.
 	DefaultPublishWithin = 200 * time.Millisecond
-	// MaxPublishWithin: a change must be with the exchange within 1 s; the rest is the request's.
+	// MaxPublishWithin is what a change may wait here: it must be with the exchange within 1 s, and
+	// the rest is the request's.
 	MaxPublishWithin = 900 * time.Millisecond
-	// MaxHeartbeatEvery and MinHeartbeatEvery bound HeartbeatEvery. Above, the exchange would call a
-	// healthy agent Stale; below, 50 agents would be a load.
+	// MinHeartbeatEvery bounds HeartbeatEvery from below: more often, 50 agents would be a load.
 	MinHeartbeatEvery = time.Second
+	// MaxHeartbeatEvery bounds it from above: more seldom, the exchange would call a healthy agent Stale.
 	MaxHeartbeatEvery = 80 * time.Second
 
 	// requestTimeout bounds one request to the exchange. An election takes about a second; the

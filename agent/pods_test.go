@@ -80,8 +80,10 @@ func TestEffectiveRequestsAreTheSchedulers(t *testing.T) {
 		}, 2000, 64 * mi},
 		"a resize under way counts at the greater size": {func(p *corev1.Pod) {
 			p.Spec.Containers = []corev1.Container{container("cpu", "500m")}
-			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", AllocatedResources: list("cpu", "1"),
-				Resources: &corev1.ResourceRequirements{Requests: list("cpu", "1")}}}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{
+				Name: "c", AllocatedResources: list("cpu", "1"),
+				Resources: &corev1.ResourceRequirements{Requests: list("cpu", "1")},
+			}}
 		}, 1000, 0},
 		"part of a thousandth of a core counts whole": {func(p *corev1.Pod) {
 			p.Spec.Containers = []corev1.Container{container("cpu", "100u")}

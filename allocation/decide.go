@@ -93,7 +93,7 @@ func (m *Market) decideAll(request *Request, own int, d *Decision) {
 		}
 	}
 	m.rankUnpriced()
-	m.listTheRest(request, own, d)
+	m.listTheRest(own, d)
 }
 
 // stride is about 0.618 of n and has no divisor in common with it.
@@ -296,7 +296,7 @@ func (n *need) least(share uint64) int64 {
 }
 
 // listTheRest fills the list of misses with clusters whose reason knows no distance, by ID.
-func (m *Market) listTheRest(request *Request, own int, d *Decision) {
+func (m *Market) listTheRest(own int, d *Decision) {
 	s := &m.scan
 	for _, reason := range [...]Reason{ReasonUnpriced, ReasonLabelMismatch, ReasonCordoned, ReasonWithdrawn, ReasonStale} {
 		if d.Excluded[reason] == 0 {

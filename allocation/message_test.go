@@ -63,12 +63,14 @@ func TestAMessageNamesTheNearestCandidatesAndWhatEachLacked(t *testing.T) {
 		{
 			"the design's example",
 			offers(Offer{ClusterID: "paris", Account: full}, Offer{ClusterID: "berlin", Account: full, Stale: true}),
-			Request{}, "Insufficient resources in paris: cpu 8 requested, 0 available; berlin: stale",
+			Request{},
+			"Insufficient resources in paris: cpu 8 requested, 0 available; berlin: stale",
 		},
 		{
 			"every lacking resource is named",
 			offers(Offer{ClusterID: "paris", Account: &Account{Allocatable: machine(1, 1)}}),
-			Request{}, "Insufficient resources in paris: cpu 8 requested, 1 available, memory 16Gi requested, 1Gi available",
+			Request{},
+			"Insufficient resources in paris: cpu 8 requested, 1 available, memory 16Gi requested, 1Gi available",
 		},
 		{
 			"a fragmented cluster is nearer than one with too little",
@@ -96,7 +98,8 @@ func TestAMessageNamesTheNearestCandidatesAndWhatEachLacked(t *testing.T) {
 		{
 			"a target is alone",
 			offers(Offer{ClusterID: "a", Account: full}, Offer{ClusterID: "b", Account: full}),
-			Request{Target: "b"}, "Insufficient resources in b: cpu 8 requested, 0 available",
+			Request{Target: "b"},
+			"Insufficient resources in b: cpu 8 requested, 0 available",
 		},
 		{"an unknown target", offers(Offer{ClusterID: "a", Account: full}), Request{Target: "lyon"}, "targetClusterID lyon is not advertised"},
 		{"itself as target", offers(Offer{ClusterID: "rome", Account: full}), Request{Target: "rome"}, "targetClusterID rome is the requester itself"},

@@ -2,26 +2,26 @@ package fsm
 
 // Guards on rows as a reader saw them.
 
-// GuardAbsent: no row has the key.
+// GuardAbsent holds while no row has the key.
 func GuardAbsent(key string) Guard { return Guard{Key: key, Part: PartRow} }
 
-// GuardRow: no part of the row was written since.
+// GuardRow holds while no part of the row was written since.
 func GuardRow(r *Row) Guard { return Guard{Key: r.Key, Part: PartRow, Revision: r.Revision()} }
 
-// GuardBody: the body was not written since; facts and ledger may have been.
+// GuardBody holds while the body was not written since; facts and ledger may have been.
 func GuardBody(r *Row) Guard { return Guard{Key: r.Key, Part: PartBody, Revision: r.BodyRev} }
 
-// GuardSpec: the spec did not change since; annotations and labels may have.
+// GuardSpec holds while the spec did not change since; annotations and labels may have.
 func GuardSpec(r *Row) Guard { return Guard{Key: r.Key, Part: PartSpec, Revision: r.SpecRev} }
 
-// GuardFacts: no report was recorded since.
+// GuardFacts holds while no report was recorded since.
 func GuardFacts(r *Row) Guard { return Guard{Key: r.Key, Part: PartFacts, Revision: r.FactsRev} }
 
-// GuardLedger: neither the ledger nor the account's figures changed since.
+// GuardLedger holds while neither the ledger nor the account's figures changed since.
 func GuardLedger(r *Row) Guard { return Guard{Key: r.Key, Part: PartLedger, Revision: r.LedgerRev} }
 
-// GuardLease: the lease is the very one seen, not a newer nor an extended one, and its end
-// has come by the time of the entry. The row must have a ledger.
+// GuardLease holds while the lease is the very one seen, not a newer nor an extended one, and once
+// its end has come by the time of the entry. The row must have a ledger.
 func GuardLease(r *Row) Guard {
 	return Guard{Key: r.Key, Part: PartLease, Revision: r.Ledger.Fence, ExpiresAt: r.Ledger.ExpiresAt}
 }

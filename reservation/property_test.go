@@ -160,7 +160,7 @@ func (l *life) rest() {
 			}
 		}
 	}
-	l.exchange.settled()
+	l.settled()
 }
 
 func (l *life) end(t *rapid.T) {

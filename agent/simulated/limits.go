@@ -3,9 +3,11 @@ package simulated
 import "time"
 
 const (
-	// DefaultNodes, DefaultCPUPerNode and DefaultMemoryPerNode make a cluster of 12 cores and 48 GiB.
-	DefaultNodes         = 3
-	DefaultCPUPerNode    = "4"
+	// DefaultNodes of the default size make a cluster of 12 cores and 48 GiB.
+	DefaultNodes = 3
+	// DefaultCPUPerNode is a common size of virtual machine, with DefaultMemoryPerNode.
+	DefaultCPUPerNode = "4"
+	// DefaultMemoryPerNode is 4 GiB a core.
 	DefaultMemoryPerNode = "16Gi"
 	// DefaultEvery is often enough to see something move, and seldom enough to read it.
 	DefaultEvery = 3 * time.Second
