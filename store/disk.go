@@ -32,7 +32,7 @@ const (
 // boltLockWait bounds the wait for bbolt's own lock; our lock file is taken before.
 const boltLockWait = time.Second
 
-// ErrCorrupt: a file of the data directory can't be trusted. Nothing was changed.
+// ErrCorrupt says that a file of the data directory can't be trusted. Nothing was changed.
 var ErrCorrupt = errors.New("the data directory is corrupt")
 
 // DiskOptions for OpenDisk.

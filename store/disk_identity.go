@@ -30,7 +30,7 @@ type Identity struct {
 	GaveUp string `json:"gaveUp,omitempty"`
 }
 
-// ErrIdentity: the data directory belongs to another node or another exchange.
+// ErrIdentity says that the data directory belongs to another node or another exchange.
 var ErrIdentity = errors.New("the data directory belongs to another node or exchange")
 
 // loadIdentity reads the identity; where there is none and the directory is otherwise empty it makes one up,

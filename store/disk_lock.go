@@ -10,7 +10,7 @@ import (
 
 const lockFile = "lock"
 
-// ErrLocked: another process uses the data directory.
+// ErrLocked says that another process uses the data directory.
 var ErrLocked = errors.New("the data directory is in use by another process")
 
 // lockDir takes the directory for this process. The kernel drops the lock when the process ends, however it ends.

@@ -82,12 +82,12 @@ func newer(a, b *snapshotMeta) bool {
 	return a.ID > b.ID
 }
 
-func readSnapshotFile(path string, wantCRC []byte) (*fsm.State, error) {
+func readSnapshotFile(path string, wantCRC []byte) (state *fsm.State, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { err = errors.Join(err, f.Close()) }()
 	sum := crc64.New(crc64.MakeTable(crc64.ECMA))
 	if _, err := io.Copy(sum, f); err != nil {
 		return nil, err
@@ -138,12 +138,12 @@ func readOnlyBolt() *bbolt.Options {
 	return &bbolt.Options{ReadOnly: true, Timeout: boltLockWait, FreelistType: bbolt.FreelistMapType}
 }
 
-func verifyPages(path string) error {
+func verifyPages(path string) (err error) {
 	db, err := bbolt.Open(path, 0o600, readOnlyBolt())
 	if err != nil {
 		return err
 	}
-	defer db.Close()
+	defer func() { err = errors.Join(err, db.Close()) }()
 	return db.View(func(tx *bbolt.Tx) error {
 		info, err := os.Stat(path)
 		if err != nil {
@@ -169,12 +169,12 @@ func verifyPages(path string) error {
 	})
 }
 
-func verifyEntries(path string, after uint64) error {
+func verifyEntries(path string, after uint64) (err error) {
 	log, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: readOnlyBolt()})
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer func() { err = errors.Join(err, log.Close()) }()
 	first, err := log.FirstIndex()
 	if err != nil {
 		return err

@@ -93,6 +93,7 @@ func EventBody(e *corev1.Event) ([]byte, error) {
 // encodeBody encodes a row's body: never with the resourceVersion, which is the row's.
 func encodeBody[T any](stored T, metadata func(*T) *metav1.ObjectMeta) ([]byte, error) {
 	m := metadata(&stored)
-	m.ResourceVersion, m.SelfLink = "", ""
+	m.SetResourceVersion("")
+	m.SetSelfLink("")
 	return json.Marshal(stored)
 }

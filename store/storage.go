@@ -212,7 +212,7 @@ func (s *Storage) EnableResourceSizeEstimation(keys storage.KeysFunc) error {
 	return nil
 }
 
-// ReadinessCheck: the state is memory; whether this node may serve it is the server's question.
+// ReadinessCheck has nothing to check: the state is memory; whether this node may serve it is the server's question.
 func (s *Storage) ReadinessCheck() error { return nil }
 
 // RequestWatchProgress does nothing: it exists for a watch cache that waits for progress notices,

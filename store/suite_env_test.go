@@ -93,7 +93,7 @@ func (e *env) validate(_ context.Context, t *testing.T, key string) {
 	require.NoError(t, err)
 	pod := object.(*example.Pod)
 	require.Empty(t, pod.ResourceVersion)
-	require.Empty(t, pod.SelfLink)
+	require.Empty(t, pod.GetSelfLink())
 }
 
 // UpdatePrefixTransformer is how upstream's suite changes what stored bytes look like.

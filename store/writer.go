@@ -15,7 +15,7 @@ var (
 	ErrUnknownOutcome = errors.New("unknown outcome")
 )
 
-// ErrCompacted: the changes asked for are no longer in the history. List anew.
+// ErrCompacted says that the changes asked for are no longer in the history. List anew.
 var ErrCompacted = errors.New("revision is older than the history")
 
 // Writer brings commands to the leader. cluster.Node implements it. Safe for concurrent use.
