@@ -171,9 +171,13 @@ func (c *Config) validateTiming(v *faults) {
 		name  string
 		value time.Duration
 	}{
-		{"transport timeout", c.TransportTimeout}, {"take-over timeout", c.TakeOverTimeout},
-		{"tick interval", c.TickInterval}, {"steward interval", c.StewardInterval},
-		{"join interval", c.JoinInterval}, {"leader wait", c.LeaderWait}, {"write timeout", c.WriteTimeout},
+		{"transport timeout", c.TransportTimeout},
+		{"take-over timeout", c.TakeOverTimeout},
+		{"tick interval", c.TickInterval},
+		{"steward interval", c.StewardInterval},
+		{"join interval", c.JoinInterval},
+		{"leader wait", c.LeaderWait},
+		{"write timeout", c.WriteTimeout},
 	} {
 		v.check(d.value > 0, "%s %v: must be positive", d.name, d.value)
 	}

@@ -52,10 +52,10 @@ func (l *listener) start() { l.group.Go(l.acceptLoop) }
 func (l *listener) acceptLoop() error {
 	for {
 		conn, err := l.net.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return nil // by close
+		}
 		if err != nil {
-			if l.ctx.Err() != nil {
-				return nil
-			}
 			l.logger.Warn("accept failed", "error", err)
 			select { // out of file descriptors, most likely
 			case <-l.ctx.Done():

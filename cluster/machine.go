@@ -69,7 +69,11 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 // Restore installs a snapshot sent by the leader. Raft logs a failure and goes on with whatever
 // there is: we end the process instead.
 func (m *machine) Restore(source io.ReadCloser) error {
-	defer source.Close()
+	defer func() {
+		if err := source.Close(); err != nil { // read to its end by then, or refused for a better reason
+			m.logger.Warn("installed snapshot could not be closed", "error", err)
+		}
+	}()
 	if m.broken.Load() {
 		return errBroken
 	}

@@ -88,7 +88,8 @@ func (o *owner) end() {
 	}
 	o.current.cancel()
 	if o.current.done != nil {
-		<-o.current.done
+		err := <-o.current.done
+		o.logger.Debug("the term is over", "how", err)
 	}
 	o.current = nil
 }

@@ -142,7 +142,7 @@ func (c *caller) run(ctx context.Context, d *dialer, addr string) {
 	closed := c.closed
 	c.mu.Unlock()
 	close(c.opened)
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // close may have done so already
 	if closed {
 		return
 	}

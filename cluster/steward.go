@@ -183,21 +183,27 @@ func (n *Node) promoteCaughtUp(probes []probe) {
 
 // raiseBehaviour once every voter answers and supports more than the state has.
 func (n *Node) raiseBehaviour(t *term, probes []probe) error {
-	lowest := fsm.SupportedBehaviour
+	lowest, known := lowestBehaviour(probes)
+	if !known || lowest <= n.db.State().Behaviour() {
+		return nil
+	}
+	n.logger.Info("behaviour version raised", "to", lowest)
+	return t.propose(fsm.Entry{Time: t.now(), Behaviour: lowest})
+}
+
+// lowestBehaviour is what every voter supports; not known where one did not answer.
+func lowestBehaviour(probes []probe) (lowest uint32, known bool) {
+	lowest = fsm.SupportedBehaviour
 	for _, p := range probes {
 		if p.server.Suffrage != raft.Voter {
 			continue
 		}
 		if p.err != nil {
-			return nil
+			return 0, false
 		}
 		lowest = min(lowest, p.report.Behaviour)
 	}
-	if lowest <= n.db.State().Behaviour() {
-		return nil
-	}
-	n.logger.Info("behaviour version raised", "to", lowest)
-	return t.propose(fsm.Entry{Time: t.now(), Behaviour: lowest})
+	return lowest, true
 }
 
 // compareHashes finds replicas that differ after one and the same entry. A minority is told to

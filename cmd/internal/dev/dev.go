@@ -119,7 +119,7 @@ func (c *Config) supervise(ctx context.Context, nodes []*node, probe *health, fo
 	defer stopBelow()
 	group, groupCtx := errgroup.WithContext(below)
 	for _, n := range nodes {
-		group.Go(func() error { return n.run(groupCtx) })
+		group.Go(func() error { n.run(groupCtx); return nil })
 	}
 	group.Go(func() error { return probe.run(groupCtx) })
 	group.Go(func() error { return forward.run(groupCtx) })

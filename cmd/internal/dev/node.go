@@ -32,18 +32,18 @@ type node struct {
 }
 
 // run keeps the node's process alive until ctx ends, then stops it.
-func (n *node) run(ctx context.Context) error {
+func (n *node) run(ctx context.Context) {
 	for {
 		started := time.Now()
 		err := n.runOnce(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return
 		}
 		n.log.Warn("broker node ended, starting it again", "node", n.id, "how", err,
 			"after", time.Since(started).Round(time.Millisecond), "in", restartAfter, "log", n.logPath())
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-time.After(restartAfter):
 		}
 	}
