@@ -231,12 +231,15 @@ func reservation(name, resources string, change ...func(*broker.ReservationSpec)
 func priority(n int32) func(*broker.ReservationSpec) {
 	return func(s *broker.ReservationSpec) { s.Priority = n }
 }
+
 func waitFor(d string) func(*broker.ReservationSpec) {
 	return func(s *broker.ReservationSpec) { s.WaitFor = d }
 }
+
 func duration(d string) func(*broker.ReservationSpec) {
 	return func(s *broker.ReservationSpec) { s.Duration = d }
 }
+
 func target(id string) func(*broker.ReservationSpec) {
 	return func(s *broker.ReservationSpec) { s.TargetClusterID = id }
 }

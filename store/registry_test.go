@@ -38,7 +38,9 @@ func (plainStrategy) NamespaceScoped() bool                                     
 func (plainStrategy) PrepareForCreate(context.Context, runtime.Object)                 {}
 func (plainStrategy) PrepareForUpdate(context.Context, runtime.Object, runtime.Object) {}
 func (plainStrategy) Validate(context.Context, runtime.Object) field.ErrorList         { return nil }
-func (plainStrategy) WarningsOnCreate(context.Context, runtime.Object) []string        { return nil }
+
+func (plainStrategy) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
+
 func (plainStrategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
 	return nil
 }
