@@ -141,6 +141,12 @@ func TestAgentsNeverSeeTheDecision(t *testing.T) {
 		`{"status":{"conditions":[{"type":"Peered","status":"True","reason":"Done","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}],"phase":"Released"}}`,
 		"Content-Type", mergeTyp)
 	require.NotContains(t, patched.body, `"decision"`)
+	for _, patch := range []string{
+		`[{"op":"test","path":"/status/decision/candidates/0/clusterID","value":"berlin"}]`,
+		`[{"op":"copy","from":"/status/decision/candidates/0/clusterID","path":"/status/conditions/0/message"}]`,
+	} {
+		agent.must(http.StatusUnprocessableEntity, "PATCH", rome+"/held/status", patch, "Content-Type", "application/json-patch+json")
+	}
 	r := c.must(http.StatusOK, "GET", rome+"/held", "").reservation(t)
 	require.NotNil(t, r.Status.Decision, "the agent's write lost what it can't see")
 	require.EqualValues(t, "Reserved", r.Status.Phase)

@@ -215,6 +215,7 @@ func TestAgentsSeeNothingOfRivals(t *testing.T) {
 	defer w.Stop()
 	require.False(t, secret(nextReservation(t, w, "ADDED")), "watch")
 	updated, err := x.update(agent, "ml", func(r *broker.Reservation) {
+		require.False(t, secret(r), "what an update is shown")
 		meta.SetStatusCondition(&r.Status.Conditions, metav1.Condition{Type: "Peered", Status: metav1.ConditionTrue, Reason: "Agent"})
 	})
 	require.NoError(t, err)

@@ -77,7 +77,8 @@ func (s *Storage) GuaranteedUpdate(ctx context.Context, key string, destination 
 		var meta storage.ResponseMeta
 		before, object := runtime.Object(nil), s.kind.New()
 		if row != nil {
-			o, err := s.kind.object(row, formFull)
+			// A patch can test and copy what it is shown, so it is shown what its user may see.
+			o, err := s.kind.object(row, formOf(ctx))
 			if err != nil {
 				return verdictLocal, corrupt(rowKey, err)
 			}
