@@ -85,6 +85,9 @@ func OpenDisk(o DiskOptions) (disk *Disk, err error) {
 	if err = verifyLog(filepath.Join(o.Dir, logFile), d.stateIndex); err != nil {
 		return nil, err
 	}
+	if err = verifyLogIsThere(o.Dir, id); err != nil {
+		return nil, err
+	}
 
 	// Everything is proven; from here on the directory is written.
 	if isNew {

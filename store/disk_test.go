@@ -36,6 +36,7 @@ func filledDisk(t *testing.T) string {
 	require.NoError(t, err)
 	require.NoError(t, fsm.WriteSnapshot(sink, outcome.State))
 	require.NoError(t, sink.Close())
+	require.NoError(t, d.SetCluster("c1", "n1", ""))
 	require.NoError(t, d.Close())
 	return dir
 }
@@ -129,7 +130,13 @@ func TestADamagedDirectoryIsRefusedNamesTheFileAndChangesNothing(t *testing.T) {
 		"a snapshot cut short":      {rewrite("snapshots/*/state.bin", func(b []byte) []byte { return b[:len(b)-1] }), "n1", ErrCorrupt},
 		"snapshot metadata garbled": {rewrite("snapshots/*/meta.json", func(b []byte) []byte { return b[1:] }), "n1", ErrCorrupt},
 		"an identity garbled":       {rewrite("identity.json", func(b []byte) []byte { return b[1:] }), "n1", ErrCorrupt},
-		"another node's directory":  {rewrite("identity.json", func(b []byte) []byte { return b }), "n2", ErrIdentity},
+		"a log emptied":             {rewrite("raft.db", func([]byte) []byte { return nil }), "n1", ErrCorrupt},
+		"a log missing": {func(t *testing.T, dir string) string {
+			path := find(t, dir, "raft.db")
+			require.NoError(t, os.Remove(path))
+			return path
+		}, "n1", ErrCorrupt},
+		"another node's directory": {rewrite("identity.json", func(b []byte) []byte { return b }), "n2", ErrIdentity},
 		"an identity missing": {func(t *testing.T, dir string) string {
 			path := find(t, dir, "identity.json")
 			require.NoError(t, os.Remove(path))

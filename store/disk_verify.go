@@ -134,6 +134,16 @@ func verifyLog(path string, after uint64) (err error) {
 	return nil
 }
 
+// verifyLogIsThere refuses to begin anew, without votes and state, in the name of a node of an exchange.
+func verifyLogIsThere(dir string, id Identity) error {
+	path := filepath.Join(dir, logFile)
+	if info, err := os.Stat(path); id.ClusterID == "" || err == nil && info.Size() > 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is missing or empty, though this directory is part of exchange %s: restore it, "+
+		"or remove the whole directory and run `bourse raft remove-peer %s`", ErrCorrupt, path, id.ClusterID, id.NodeID)
+}
+
 func readOnlyBolt() *bbolt.Options {
 	return &bbolt.Options{ReadOnly: true, Timeout: boltLockWait, FreelistType: bbolt.FreelistMapType}
 }
