@@ -360,6 +360,8 @@ func TestPartsHaveRevisionsOfTheirOwn(t *testing.T) {
 	b.must(Txn{Guards: []Guard{GuardRow(row), GuardBody(row), GuardSpec(row), GuardFacts(row), GuardLedger(row)}})
 	fifth := b.must(Txn{Writes: []Write{{Key: key, Body: []byte("3"), SpecChanged: true}}}).Revision
 	require.Equal(t, fifth, b.refused(RefusedGuard, Txn{Guards: []Guard{GuardSpec(row)}}).Revision)
+	require.False(t, b.state.GuardsHold([]Guard{GuardLedger(row), GuardSpec(row)}), "a planner must see what Apply will say")
+	require.True(t, b.state.GuardsHold([]Guard{GuardLedger(row), GuardFacts(row), GuardAbsent("reservations/rome/b")}))
 	b.must(Txn{Guards: []Guard{GuardLedger(row), GuardFacts(row)}})
 	unchanged := b.must(Txn{Writes: []Write{{Key: key, IfAbsent: true, Body: []byte("4")}}}).Revision
 	require.Equal(t, fifth, unchanged)

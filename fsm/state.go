@@ -40,6 +40,16 @@ func (s *State) Row(key string) *Row {
 	return row
 }
 
+// GuardsHold says whether Apply would find the guards true on this state: a planner asks as Apply does.
+func (s *State) GuardsHold(guards []Guard) bool {
+	for i := range guards {
+		if guards[i].check(s.Row(guards[i].Key), s) != nil {
+			return false
+		}
+	}
+	return true
+}
+
 // Scan yields the rows whose keys begin with prefix, in key order.
 func (s *State) Scan(prefix string) iter.Seq[*Row] {
 	return func(yield func(*Row) bool) {
