@@ -27,7 +27,7 @@ func (t *term) decideAll() {
 	decisions := 0
 	edited := map[string]struct{}{}
 	for _, r := range candidates {
-		if r.intent != nil && guardsHold(t.state, r.intent.Txn) {
+		if r.intent != nil && t.state.GuardsHold(r.intent.Txn.Guards) {
 			edited[r.key] = struct{}{}
 		}
 	}
@@ -97,7 +97,7 @@ func (t *term) admit(r *request) bool {
 		r.created = row.Created
 	}
 	switch {
-	case !guardsHold(t.state, r.intent.Txn):
+	case !t.state.GuardsHold(r.intent.Txn.Guards):
 		// Apply refuses it, or knows the request's id and answers as the first time.
 		txn := *r.intent.Txn
 		txn.ID = r.id()
