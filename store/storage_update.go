@@ -123,23 +123,19 @@ func (s *Storage) updateTxn(row *fsm.Row, before, after runtime.Object) (fsm.Txn
 		return fsm.Txn{}, err
 	}
 	txn, write := s.newTxn(), fsm.Write{Key: row.Key}
-	guard := func(part fsm.Part, revision fsm.Revision) {
-		txn.Guards = append(txn.Guards, fsm.Guard{Key: row.Key, Part: part, Revision: revision})
-	}
 	bodyChanged := !bytes.Equal(want.body, row.Body)
 	factsChanged := !bytes.Equal(want.facts, is.facts)
 	if bodyChanged {
 		write.Body, write.Terms = want.body, want.terms
 		write.SpecChanged = s.kind.specChanged(before, after)
-		guard(fsm.PartBody, row.BodyRev)
+		txn.Guards = append(txn.Guards, fsm.GuardBody(row))
 	}
 	if write.SpecChanged && s.kind.specGuardsLedger {
-		guard(fsm.PartSpec, row.SpecRev)
-		guard(fsm.PartLedger, row.LedgerRev)
+		txn.Guards = append(txn.Guards, fsm.GuardSpec(row), fsm.GuardLedger(row))
 	}
 	if factsChanged {
 		write.Facts = want.facts
-		guard(fsm.PartFacts, row.FactsRev)
+		txn.Guards = append(txn.Guards, fsm.GuardFacts(row))
 	}
 	if bodyChanged || factsChanged {
 		txn.Writes = []fsm.Write{write}
@@ -152,7 +148,7 @@ func rowGuard(row *fsm.Row, preconditions *storage.Preconditions) []fsm.Guard {
 	if preconditions == nil || preconditions.ResourceVersion == nil {
 		return nil
 	}
-	return []fsm.Guard{{Key: row.Key, Part: fsm.PartRow, Revision: row.Revision()}}
+	return []fsm.Guard{fsm.GuardRow(row)}
 }
 
 // Delete removes the row; what it holds ends in the same Apply. out is the object as it last was,
@@ -172,7 +168,7 @@ func (s *Storage) Delete(ctx context.Context, key string, out runtime.Object, pr
 			return verdictLocal, err
 		}
 		txn := s.newTxn()
-		txn.Guards = append(rowGuard(row, preconditions), fsm.Guard{Key: rowKey, Part: fsm.PartBody, Revision: row.BodyRev})
+		txn.Guards = append(rowGuard(row, preconditions), fsm.GuardBody(row))
 		txn.Writes = []fsm.Write{{Key: rowKey, Delete: true}}
 		revision, err := s.write(ctx, rowKey, txn)
 		if err != nil {
