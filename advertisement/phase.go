@@ -43,7 +43,7 @@ func (t *term) bringUp() {
 			// The guard says that the provider has not changed its mind; phase and conditions
 			// are this room's alone, so the ledger part, which every grant moves, needs none.
 			t.out.Propose = append(t.out.Propose, cluster.Item{Txn: &fsm.Txn{
-				Guards: []fsm.Guard{{Key: key, Part: fsm.PartSpec, Revision: row.SpecRev}},
+				Guards: []fsm.Guard{fsm.GuardSpec(row)},
 				Writes: []fsm.Write{{Key: key, Ledger: ledger}},
 			}})
 			t.cfg.Logger.Info("advertisement", "key", key, "phase", ledger.Reason, "message", ledger.Message)
