@@ -80,7 +80,7 @@ const (
 	codeShutdown     code = 14
 )
 
-// errorOf orders special before general: the first match is sent.
+// errorCodes orders special before general: the first match is sent.
 var errorCodes = []struct {
 	code code
 	err  error

@@ -153,7 +153,7 @@ func (d *dialer) checkUUID(peer hello) error {
 	return nil
 }
 
-// accept answers the hello of an incoming connection; refused says what the answer was.
+// accept answers the hello of an incoming connection; an error is a refusal, already told to the peer, or a fault.
 func (d *dialer) accept(conn net.Conn) (kind streamKind, peer hello, err error) {
 	if err := conn.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return 0, peer, err

@@ -66,7 +66,7 @@ func (n *Node) register(ctx context.Context, rec NodeRecord) error {
 		return err
 	}
 	key := nodeKey(rec.NodeID)
-	guard := fsm.Guard{Key: key, Part: fsm.PartRow}
+	guard := fsm.GuardAbsent(key)
 	if row := n.db.State().Row(key); row != nil {
 		known, err := decodeNodeRecord(row.Body)
 		switch {
@@ -78,7 +78,7 @@ func (n *Node) register(ctx context.Context, rec NodeRecord) error {
 		case known == rec:
 			return nil
 		}
-		guard.Revision = row.Revision()
+		guard = fsm.GuardRow(row)
 	}
 	return n.enterOwn(ctx, fsm.Txn{
 		ID:     n.NewRequestID(),
@@ -212,7 +212,7 @@ func (n *Node) handleRemovePeer(ctx context.Context, _ hello, q nodeRequest) (no
 	if row != nil {
 		err := n.enterOwn(ctx, fsm.Txn{
 			ID:     n.NewRequestID(),
-			Guards: []fsm.Guard{{Key: row.Key, Part: fsm.PartRow, Revision: row.Revision()}},
+			Guards: []fsm.Guard{fsm.GuardRow(row)},
 			Writes: []fsm.Write{{Key: row.Key, Delete: true}},
 		})
 		if err != nil {

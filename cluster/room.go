@@ -51,7 +51,8 @@ type Item struct {
 	Intent *Intent
 }
 
-// Settled is the fate of an Item. Err is set where the outcome is unknown; the term is then about to end.
+// Settled is the fate of an Item. Err is set where it was not proposed or its outcome is unknown; the
+// term is about to end either way.
 type Settled struct {
 	Item   Item
 	Result fsm.Result
