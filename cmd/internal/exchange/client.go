@@ -62,9 +62,6 @@ func Connect(kubeconfig, namespace string) (*Client, error) {
 	return &Client{api: api, params: runtime.NewParameterCodec(scheme), namespace: namespace}, nil
 }
 
-// Namespace is the one that commands work in.
-func (c *Client) Namespace() string { return c.namespace }
-
 // Advertisements lists the offers of all member clusters.
 func (c *Client) Advertisements(ctx context.Context) (*broker.ClusterAdvertisementList, error) {
 	list := &broker.ClusterAdvertisementList{}
@@ -121,7 +118,12 @@ func (c *Client) RemovePeer(ctx context.Context, id string) (*adminv1.RaftConfig
 }
 
 func (c *Client) admin(ctx context.Context, request *rest.Request, out any) error {
-	data, err := request.SetHeader("Accept", "application/json").SetHeader("Content-Type", "application/json").Do(ctx).Raw()
+	result := request.SetHeader("Accept", "application/json").SetHeader("Content-Type", "application/json").Do(ctx)
+	// Error says what the exchange answered; Raw's error only that it refused.
+	if err := result.Error(); err != nil {
+		return err
+	}
+	data, err := result.Raw()
 	if err != nil {
 		return err
 	}
