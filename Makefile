@@ -49,7 +49,7 @@ $(LINT):
 vuln: ## known vulnerabilities in dependencies (needs its database)
 	go run golang.org/x/vuln/cmd/govulncheck@latest ./...
 
-## write the generated code anew
+generate: ## write the generated code and the settings page anew
 	api/generate.sh
 	BOURSE_WRITE_DOCS=1 go test -run TestConfigurationIsDocumented ./cmd/bourse
 
