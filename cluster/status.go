@@ -58,7 +58,7 @@ func (n *Node) Status(ctx context.Context) Status {
 		Node: n.cfg.NodeID, ClusterID: clusterID, View: ViewLocal,
 		Leader: n.Leader(), Term: n.raft.CurrentTerm(),
 		Revision: state.Revision(), StateTime: state.Time(), Behaviour: state.Behaviour(),
-		Halted: n.halted.Load(),
+		Halted: n.IsLeader() && n.halted.Load(), // of an earlier term it says nothing
 	}
 	probes := n.probeAll(ctx, probeTimeout, nil)
 	var commit uint64 // the leader's
