@@ -422,3 +422,21 @@ func TestABrokenSumPanicsWithTheRevision(t *testing.T) {
 	_, _ = b.state.Apply(data)
 	t.Fatal("Apply went on with a broken account")
 }
+
+func TestALongAccountIsAddedUpAtSomeOfItsChanges(t *testing.T) {
+	t.Parallel()
+	row := &Row{Key: "long", Account: &Account{}}
+	for i := range 10 * addUpHolds {
+		row.Account.take(&Hold{Holder: fmt.Sprint(i), Amounts: allocation.Amounts{{Resource: "cpu", Value: 1}}})
+	}
+	for _, stride := range []Revision{1, 2, 11} {
+		due := 0
+		for i := range Revision(1100) {
+			row.LedgerRev = i * stride
+			if dueToAddUp(row) {
+				due++
+			}
+		}
+		require.InDelta(t, 100, due, 60, "changes at every %d. revision", stride)
+	}
+}
