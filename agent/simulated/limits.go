@@ -11,8 +11,9 @@ const (
 	DefaultMemoryPerNode = "16Gi"
 	// DefaultEvery is often enough to see something move, and seldom enough to read it.
 	DefaultEvery = 3 * time.Second
-	// DefaultLowPercent and DefaultHighPercent leave most of a cluster to lend.
-	DefaultLowPercent  = 20
+	// DefaultLowPercent leaves most of a cluster to lend, as DefaultHighPercent does.
+	DefaultLowPercent = 20
+	// DefaultHighPercent is how full a cluster gets.
 	DefaultHighPercent = 50
 
 	// MaxNodes bounds what one process simulates; 100 nodes full of the smallest pods are 4,000 pods.
