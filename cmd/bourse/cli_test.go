@@ -35,7 +35,7 @@ func exchangeAnswering(t *testing.T, answers map[string]string) (kubeconfig stri
 			w.WriteHeader(http.StatusForbidden)
 			answer = body
 		}
-		w.Write([]byte(answer)) //nolint:errcheck // to a recorder
+		w.Write([]byte(answer))
 	}))
 	t.Cleanup(server.Close)
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -51,8 +51,8 @@ func TestExitCodesTellUsageFromRefusalFromFailure(t *testing.T) {
 	failed := exchangeAnswering(t, map[string]string{reservations: `{"apiVersion":"broker.fluidos.eu/v1alpha1","kind":"Reservation",
 		"metadata":{"name":"x"},"spec":{"requesterID":"rome","requestedResources":{"cpu":"4"}},
 		"status":{"phase":"Failed","message":"Insufficient resources in paris: cpu 4 requested, 0 available"}}`})
-	forbidden := exchangeAnswering(t, map[string]string{reservations: `403 {"kind":"Status","apiVersion":"v1","status":"Failure",
-		"reason":"Forbidden","code":403,"message":"not yours"}`})
+	const notYours = `403 {"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"not yours"}`
+	forbidden := exchangeAnswering(t, map[string]string{reservations: notYours, "DELETE /admin/v1/raft/peers/n9": notYours})
 	empty := exchangeAnswering(t, nil)
 	for _, tc := range []struct {
 		name string
@@ -72,9 +72,10 @@ func TestExitCodesTellUsageFromRefusalFromFailure(t *testing.T) {
 		{"an agent without a kubeconfig", []string{"agent"}, exitUsage, "broker kubeconfig"},
 		{"an even number of broker nodes", []string{"dev", "--servers", "2"}, exitUsage, "servers 2"},
 		{"a dev exchange for everybody", []string{"dev", "--listen", "0.0.0.0:7440"}, exitUsage, `"0.0.0.0:7440"`},
-		{"no exchange there", []string{"status", "--kubeconfig", empty}, exitFailed, "could not find"},
+		{"no exchange there", []string{"status", "--kubeconfig", empty}, exitFailed, "not found"},
 		{"no room", []string{"reserve", "--from", "rome", "--cpu", "4", "--kubeconfig", failed}, exitRefused, "0 available"},
 		{"not allowed", []string{"reserve", "--from", "rome", "--cpu", "4", "--kubeconfig", forbidden}, exitRefused, "not yours"},
+		{"not allowed to administer", []string{"raft", "remove-peer", "n9", "--kubeconfig", forbidden}, exitRefused, "not yours"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
