@@ -50,6 +50,10 @@ type Member struct {
 	SnapshotBytes int64        `json:"snapshotBytes"`
 }
 
+// Halted says whether this node leads and refuses writes because the replicas differ and no majority
+// of them agrees. Of an earlier term it says nothing.
+func (n *Node) Halted() bool { return n.IsLeader() && n.halted.Load() }
+
 // Status asks every member, each for at most a second.
 func (n *Node) Status(ctx context.Context) Status {
 	state := n.db.State()
@@ -58,7 +62,7 @@ func (n *Node) Status(ctx context.Context) Status {
 		Node: n.cfg.NodeID, ClusterID: clusterID, View: ViewLocal,
 		Leader: n.Leader(), Term: n.raft.CurrentTerm(),
 		Revision: state.Revision(), StateTime: state.Time(), Behaviour: state.Behaviour(),
-		Halted: n.IsLeader() && n.halted.Load(), // of an earlier term it says nothing
+		Halted: n.Halted(),
 	}
 	probes := n.probeAll(ctx, probeTimeout, nil)
 	var commit uint64 // the leader's

@@ -81,6 +81,7 @@ func runServer(ctx context.Context, s *serverSettings, logger hclog.Logger) (err
 		return exitError{err, cluster.ExitCodeOf(err)}
 	}
 	defer func() { err = errors.Join(err, node.Shutdown()) }()
+	registry.MustRegister(newHaltedMetric(node))
 
 	api, err := server.New(server.Config{
 		Listener: listener,

@@ -8,6 +8,7 @@ import (
 	goprometheus "github.com/hashicorp/go-metrics/prometheus"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/bourse-dev/bourse/cluster"
 	"github.com/bourse-dev/bourse/reservation"
 )
 
@@ -28,6 +29,19 @@ func newDecisionMetrics(registry prometheus.Registerer) *decisionMetrics {
 
 func (m *decisionMetrics) observe(outcome reservation.Outcome) {
 	m.outcomes.WithLabelValues(string(outcome)).Inc()
+}
+
+// newHaltedMetric is what to raise an alarm on: only an operator can say which replica is right.
+func newHaltedMetric(node *cluster.Node) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "bourse_replicas_differ",
+		Help: "1 on a leader that refuses writes because the replicas differ and no majority agrees.",
+	}, func() float64 {
+		if node.Halted() {
+			return 1
+		}
+		return 0
+	})
 }
 
 // exportRaftMetrics shows what Raft and gossip measure of themselves, under their own well-known
