@@ -95,6 +95,8 @@ func validateQuantity(path *field.Path, name string, quantity resource.Quantity,
 	return nil
 }
 
+const besidePerHour = "perHour includes everything: state it alone, or unit prices"
+
 // validateCost checks spec.cost: a currency, perHour or unit prices.
 func validateCost(path *field.Path, cost map[string]string) field.ErrorList {
 	errs := tooMany(path, len(cost), MaxCostEntries)
@@ -115,7 +117,7 @@ func validateCost(path *field.Path, cost map[string]string) field.ErrorList {
 	if _, ok := cost[CostPerHour]; ok {
 		for _, key := range sortedNames(cost) {
 			if key != CostCurrency && key != CostPerHour {
-				errs = append(errs, field.Forbidden(path.Child(key), "perHour includes everything: state it alone, or unit prices"))
+				errs = append(errs, field.Forbidden(path.Child(key), besidePerHour))
 			}
 		}
 	}
@@ -138,6 +140,9 @@ func validateCostAnnotations(annotations map[string]string) field.ErrorList {
 			continue
 		}
 		errs = append(errs, validateUnitPrice(path.Key(key), annotations[key])...)
+		if _, allIn := annotations[CostAnnotationPrefix+CostPerHour]; allIn && name != CostPerHour {
+			errs = append(errs, field.Forbidden(path.Key(key), besidePerHour))
+		}
 	}
 	return errs
 }

@@ -205,9 +205,12 @@ func TestBadAdvertisementsAreRefusedByFieldAndValue(t *testing.T) {
 		change      func(*ClusterAdvertisement)
 		path, value string
 	}{
-		"annotation in words":    {func(a *ClusterAdvertisement) { a.Annotations["cost.cpu"] = "cheap" }, "metadata.annotations[cost.cpu]", `"cheap"`},
-		"annotation negative":    {func(a *ClusterAdvertisement) { a.Annotations["cost.memory"] = "-1" }, "metadata.annotations[cost.memory]", `"-1"`},
-		"annotation empty":       {func(a *ClusterAdvertisement) { a.Annotations["cost.cpu"] = "" }, "metadata.annotations[cost.cpu]", `""`},
+		"annotation in words": {func(a *ClusterAdvertisement) { a.Annotations["cost.cpu"] = "cheap" }, "metadata.annotations[cost.cpu]", `"cheap"`},
+		"annotation negative": {func(a *ClusterAdvertisement) { a.Annotations["cost.memory"] = "-1" }, "metadata.annotations[cost.memory]", `"-1"`},
+		"annotation empty":    {func(a *ClusterAdvertisement) { a.Annotations["cost.cpu"] = "" }, "metadata.annotations[cost.cpu]", `""`},
+		"annotation all-in": {func(a *ClusterAdvertisement) {
+			a.Annotations = map[string]string{"cost.perHour": "1", "cost.cpu": "1", "cost.currency": "EUR"}
+		}, "metadata.annotations[cost.cpu]", "perHour"},
 		"price in words":         {cost(map[string]string{"cpu": "free"}), "spec.cost.cpu", `"free"`},
 		"price absurd":           {cost(map[string]string{"cpu": "99999999999999999999"}), "spec.cost.cpu", "99999999999999999999"},
 		"currency in words":      {cost(map[string]string{"currency": "euros"}), "spec.cost.currency", `"euros"`},
