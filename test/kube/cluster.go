@@ -123,7 +123,7 @@ func (c *Cluster) start(ctx context.Context, nodes []Node) error {
 	if err := c.startAPIServer(ctx); err != nil {
 		return err
 	}
-	if err := c.startControllers(ctx); err != nil {
+	if err := c.startControllers(); err != nil {
 		return err
 	}
 	for _, n := range nodes {
@@ -192,7 +192,7 @@ func (c *Cluster) logf(format string, args ...any) {
 	c.logMu.Lock()
 	defer c.logMu.Unlock()
 	// One Write per line, so that lines of several clusters do not mix.
-	fmt.Fprintf(c.log, "kube: %s: %6s: %s\n", c.name, seconds(time.Since(c.started)), fmt.Sprintf(format, args...))
+	_, _ = fmt.Fprintf(c.log, "kube: %s: %6s: %s\n", c.name, seconds(time.Since(c.started)), fmt.Sprintf(format, args...))
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1fs", d.Seconds()) }

@@ -88,7 +88,7 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 	return nil
 }
 
-func (c *Cluster) startControllers(ctx context.Context) error {
+func (c *Cluster) startControllers() error {
 	if err := c.run("kube-controller-manager",
 		"--kubeconfig="+c.kubeconfigPath("controller-manager"),
 		"--leader-elect=false",
@@ -165,7 +165,7 @@ func ready(ctx context.Context, client *http.Client, url string) error {
 	if err != nil {
 		return notYet{err}
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }() // only its status is of interest
 	if response.StatusCode != http.StatusOK {
 		return notYetf("%s answers %s", url, response.Status)
 	}

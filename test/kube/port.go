@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 	"net"
 )
@@ -9,17 +10,17 @@ import (
 // minute: one connection is made and closed from the port's side, which leaves it in TIME_WAIT. A server that names
 // the port may bind it all the same, as servers set SO_REUSEADDR. A port that was merely closed again could be taken
 // by any outgoing connection before the server is up.
-func freePort() (int, error) {
+func freePort() (port int, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err
 	}
-	defer l.Close()
+	defer func() { err = errors.Join(err, l.Close()) }()
 	client, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		return 0, err
 	}
-	defer client.Close()
+	defer func() { err = errors.Join(err, client.Close()) }()
 	server, err := l.Accept()
 	if err != nil {
 		return 0, err

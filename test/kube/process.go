@@ -27,7 +27,7 @@ func startProcess(name, path, dir, logPath string, args []string) (*process, err
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }() // the child has its own
 	cmd := exec.Command(path, args...)
 	cmd.Dir = dir
 	// Programs look into HOME for configuration of the person who runs the test.
