@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/bourse-dev/bourse/cluster"
 	"github.com/bourse-dev/bourse/fsm"
@@ -63,6 +64,10 @@ var statuses = []struct {
 	{
 		cluster.ErrForbidden, http.StatusForbidden, metav1.StatusReasonForbidden, false,
 		"nothing was changed",
+	},
+	{
+		storage.ErrResourceVersionSetOnCreate, http.StatusBadRequest, metav1.StatusReasonBadRequest, false,
+		"remove metadata.resourceVersion",
 	},
 }
 

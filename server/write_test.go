@@ -100,6 +100,7 @@ func TestBadInputIsRefusedByFieldAndValueAndChangesNothing(t *testing.T) {
 		"changed while Reserved":    {"PATCH", rome + "/held", `{"spec":{"priority":5}}`, mergeTyp, 422, []string{"spec.priority", "5", "Reserved"}},
 		"shorter while Reserved":    {"PATCH", rome + "/held", `{"spec":{"duration":"1h"}}`, mergeTyp, 422, []string{"spec.duration", "1h", "Reserved", "2h"}},
 		"stale resourceVersion":     {"PATCH", rome + "/held", `{"metadata":{"resourceVersion":"1","labels":{"a":"b"}}}`, mergeTyp, 409, []string{"modified"}},
+		"created with a version":    {"POST", rome, strings.Replace(with(""), `"metadata":{`, `"metadata":{"resourceVersion":"5",`, 1), "", 400, []string{"metadata.resourceVersion"}},
 		"watch from the future":     {"GET", rome + "?watch=1&resourceVersion=99999&timeoutSeconds=5", "", "", 410, []string{"99999"}},
 		"unknown field selector":    {"GET", rome + "?fieldSelector=spec.colour%3Dred", "", "", 400, []string{"spec.colour"}},
 		"cost annotation":           {"PATCH", group + "/clusteradvertisements/berlin-adv", `{"metadata":{"annotations":{"cost.cpu":"cheap"}}}`, mergeTyp, 422, []string{"metadata.annotations[cost.cpu]", `"cheap"`}},
