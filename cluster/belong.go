@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
@@ -25,7 +26,8 @@ func (n *Node) belong(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case refused(err):
-			n.fatal(ExitRefused, err)
+			n.fatal(ExitRefused, fmt.Errorf("%s, which says whose data directory this is: %w",
+				filepath.Join(n.cfg.DataDir, store.IdentityFile), err))
 			return
 		case err.Error() != last:
 			last = err.Error()

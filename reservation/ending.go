@@ -130,6 +130,7 @@ func (t *term) timeOut(row *fsm.Row) {
 		ledger.Decision = allocation.EncodeDecision(nil, &t.decision, uint64(t.state.Revision()))
 		message += ": " + t.decision.Message(&r.ask)
 	}
+	message += ". Delete it and apply again, or set a longer spec.waitFor"
 	ledger.Phase, ledger.Ended, ledger.EndedAt = store.PhaseFailed, true, t.now
 	ledger.Reason, ledger.Message = reasonTimeout, message
 	ledger.WaitUntil = keepUntil(&object.Spec, t.now)

@@ -10,7 +10,8 @@ import (
 	"github.com/google/uuid"
 )
 
-const identityFile = "identity.json"
+// IdentityFile says whose data directory it lies in.
+const IdentityFile = "identity.json"
 
 // identityFormat is what this version writes; a higher one was written by a newer version.
 const identityFormat = 1
@@ -36,7 +37,7 @@ var ErrIdentity = errors.New("the data directory belongs to another node or exch
 // loadIdentity reads the identity; where there is none and the directory is otherwise empty it makes one up,
 // without writing it.
 func loadIdentity(dir, nodeID string) (id Identity, isNew bool, err error) {
-	path := filepath.Join(dir, identityFile)
+	path := filepath.Join(dir, IdentityFile)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		if _, err := os.Stat(filepath.Join(dir, logFile)); err == nil {
@@ -109,7 +110,7 @@ func writeIdentity(dir string, id Identity) error {
 	if err != nil {
 		return fmt.Errorf("encode identity: %w", err)
 	}
-	if err := writeFileAtomic(filepath.Join(dir, identityFile), append(data, '\n')); err != nil {
+	if err := writeFileAtomic(filepath.Join(dir, IdentityFile), append(data, '\n')); err != nil {
 		return fmt.Errorf("write identity: %w", err)
 	}
 	return nil
