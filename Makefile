@@ -25,8 +25,8 @@ run: build ## build, then run a whole exchange on this machine: 3 broker nodes, 
 test: ## unit, property and multi-node tests, with the race detector
 	go test -race -timeout 10m ./...
 
-test-long: ## the property tests with 100,000 command sequences
-	BOURSE_LONG=1 go test -timeout 120m -run TestRandomSequences -v ./fsm/
+test-long: ## the property tests at length: 100,000 command sequences, 20,000 lives of each room
+	BOURSE_LONG=1 go test -timeout 120m -run 'TestRandomSequences|TestLife' -v ./fsm ./reservation ./advertisement
 
 e2e: ## end-to-end tests on real Kubernetes control planes (built on first use)
 	test/e2e.sh

@@ -69,6 +69,9 @@ func (s *State) Len(prefix string) int {
 	return n
 }
 
+// Remembers says whether a command of that id was applied, done or refused, and its result is kept.
+func (s *State) Remembers(id RequestID) bool { return s.results.get(id) != nil }
+
 // Results is how many results are remembered for retries.
 func (s *State) Results() int { return s.results.len() }
 

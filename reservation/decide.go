@@ -15,6 +15,9 @@ import (
 // skips: what comes later in the order must not take what comes earlier might get.
 func (t *term) decideAll() {
 	t.rouse()
+	for _, r := range t.fresh {
+		r.seeRow(t.state.Row(r.key))
+	}
 	candidates := t.fresh
 	for _, w := range t.waiting.sorted {
 		if w.untried {
@@ -27,7 +30,7 @@ func (t *term) decideAll() {
 	decisions := 0
 	edited := map[string]struct{}{}
 	for _, r := range candidates {
-		if r.intent != nil && t.state.GuardsHold(r.intent.Txn.Guards) {
+		if r.intent != nil && !t.settledBefore(r) {
 			edited[r.key] = struct{}{}
 		}
 	}
@@ -90,15 +93,17 @@ func (t *term) fitsImproved(w *request) bool {
 	return false
 }
 
+// settledBefore says whether the state alone settles the intent: Apply refuses it, or knows its id
+// and answers as the first time. Either takes nothing, so nothing may be taken for it in the view.
+func (t *term) settledBefore(r *request) bool {
+	return !t.state.GuardsHold(r.intent.Txn.Guards) || t.state.Remembers(r.id())
+}
+
 // admit turns an intent into a command. It returns whether that took a decision.
 func (t *term) admit(r *request) bool {
-	row := t.state.Row(r.key)
-	if r.row = row; row != nil {
-		r.created = row.Created
-	}
+	row := r.row
 	switch {
-	case !t.state.GuardsHold(r.intent.Txn.Guards):
-		// Apply refuses it, or knows the request's id and answers as the first time.
+	case t.settledBefore(r):
 		txn := *r.intent.Txn
 		txn.ID = r.id()
 		t.propose(proposal{key: r.key, request: r, passed: true}, &txn)

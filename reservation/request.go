@@ -140,8 +140,8 @@ func phaseOf(row *fsm.Row) uint8 {
 	return row.Ledger.Phase
 }
 
-// requestOf is the request that an intent brings, on the row as it is (nil: it creates one).
-func requestOf(in *cluster.Intent, write int, row *fsm.Row) (*request, error) {
+// requestOf is the request that an intent brings; seeRow comes before each decision.
+func requestOf(in *cluster.Intent, write int) (*request, error) {
 	w := &in.Txn.Writes[write]
 	object := &broker.Reservation{}
 	if err := json.Unmarshal(w.Body, object); err != nil {
@@ -151,11 +151,17 @@ func requestOf(in *cluster.Intent, write int, row *fsm.Row) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.intent, r.write, r.row, r.untried = in, write, row, true
+	r.intent, r.write, r.untried = in, write, true
+	return r, nil
+}
+
+// seeRow brings the request up to the row that it would change, nil where it creates one. A request
+// that was kept for a later Step may find that its name was given up meanwhile: then it is young again.
+func (r *request) seeRow(row *fsm.Row) {
+	r.row, r.created = row, 0
 	if row != nil {
 		r.created = row.Created
 	}
-	return r, nil
 }
 
 // waitUntil is when the request stops waiting, 0 where it does not wait. An edited waitFor counts

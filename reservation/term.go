@@ -227,7 +227,7 @@ func (t *term) arrive(intents []*cluster.Intent) {
 			t.invalid(in, err)
 			continue
 		}
-		r, err := requestOf(in, write, t.state.Row(in.Txn.Writes[write].Key))
+		r, err := requestOf(in, write)
 		if err != nil {
 			t.invalid(in, err)
 			continue

@@ -547,3 +547,52 @@ func TestABadBodyIsAnsweredAndNothingElse(t *testing.T) {
 	require.Equal(t, fsm.RefusedInvalid, x.answer(two).Refusal.Kind)
 	require.Zero(t, x.state.Revision())
 }
+
+// A node that lost the answer asks again with the same id, though the object may be gone by then.
+func TestARetryOfWhatWasDoneTakesNothingFromAWaiter(t *testing.T) {
+	t.Parallel()
+	x := newExchange(t)
+	x.cluster("paris", "cpu=8", "")
+	p := x.planner(Config{})
+	gone := x.creation(reservation("gone", "cpu=8", priority(5)))
+	p.submit(gone)
+	p.run()
+	p.submit(x.creation(reservation("waiter", "cpu=8", waitFor("10m"))))
+	p.run()
+	x.delete("gone")
+
+	retry := &cluster.Intent{Txn: gone.Txn}
+	p.submit(retry)
+	p.enter(p.plan())
+
+	require.Equal(t, broker.ReservationReserved, x.get("waiter").Status.Phase)
+	p.run()
+	require.Nil(t, x.answer(retry).Refusal, "the first answer again")
+	require.Nil(t, x.row("gone"))
+	x.settled()
+}
+
+// A create that had to wait for a Step while its name was given up must not inherit the age of the
+// object that had the name before.
+func TestANameGivenUpMeanwhileIsYoungAgain(t *testing.T) {
+	t.Parallel()
+	x := newExchange(t)
+	x.cluster("paris", "cpu=8", "")
+	p := x.planner(Config{})
+	p.submit(x.creation(reservation("name", "cpu=1", duration("10s"))))
+	p.run()
+	p.submit(x.creation(reservation("waiter", "cpu=9", waitFor("10m"))))
+	p.run()
+	x.now += minute
+	p.submit(x.creation(reservation("name", "cpu=5")))
+	p.enter(p.plan()) // ends the lease, so that the create has to wait
+	x.delete("name")
+	p.submit(x.edit("waiter", func(r *broker.Reservation) {
+		r.Spec.RequestedResources = list("cpu=8")
+	}))
+	p.run()
+
+	require.Equal(t, broker.ReservationReserved, x.get("waiter").Status.Phase)
+	require.Equal(t, broker.ReservationFailed, x.get("name").Status.Phase)
+	x.settled()
+}
