@@ -7,7 +7,7 @@ import (
 )
 
 // addressBook finds nodes by id: in the gossip first (it is the first to know of a move), then in
-// the state. Raft falls back to its own configuration.
+// the state. Raft's configuration knows ids only.
 type addressBook struct {
 	selfID, selfAddr string
 

@@ -89,7 +89,7 @@ func DefaultConfig() Config {
 		HeartbeatTimeout:  250 * time.Millisecond,
 		ElectionTimeout:   250 * time.Millisecond,
 		LeaseTimeout:      200 * time.Millisecond,
-		CommitTimeout:     10 * time.Millisecond,
+		CommitTimeout:     25 * time.Millisecond,
 		TransportTimeout:  3 * time.Second,
 		SnapshotThreshold: 8192,
 		SnapshotInterval:  30 * time.Second,

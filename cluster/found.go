@@ -53,7 +53,7 @@ func (n *Node) found(ctx context.Context, peers map[string]gossipMeta) error {
 	if err := n.collectPledges(ctx, clusterID, ids[1:], peers); err != nil {
 		return err
 	}
-	return n.bootstrap(clusterID, ids, peers)
+	return n.bootstrap(clusterID, ids)
 }
 
 // ownExchange names the exchange that this node founds, the same at each try.
@@ -128,7 +128,7 @@ func (n *Node) handleOffer(_ context.Context, peer hello, o offer) (pledge, erro
 }
 
 // bootstrap writes Raft's first entry, unless the exchange was given up meanwhile.
-func (n *Node) bootstrap(clusterID string, ids []string, peers map[string]gossipMeta) error {
+func (n *Node) bootstrap(clusterID string, ids []string) error {
 	n.foundMu.Lock()
 	defer n.foundMu.Unlock()
 	if id := n.disk.Identity(); id.ClusterID != clusterID {
@@ -136,13 +136,7 @@ func (n *Node) bootstrap(clusterID string, ids []string, peers map[string]gossip
 	}
 	var conf raft.Configuration
 	for _, id := range ids {
-		addr := n.address
-		if id != n.cfg.NodeID {
-			addr = peers[id].RaftAddress
-		}
-		conf.Servers = append(conf.Servers, raft.Server{
-			Suffrage: raft.Voter, ID: raft.ServerID(id), Address: raft.ServerAddress(addr),
-		})
+		conf.Servers = append(conf.Servers, raftServer(id))
 	}
 	if err := n.raft.BootstrapCluster(conf).Error(); err != nil {
 		return fmt.Errorf("founding: %w", err)

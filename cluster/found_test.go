@@ -54,7 +54,7 @@ func TestAFounderGivesUpForASmallerOneButNotOnceItHasFounded(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, p.Refused)
 	require.Equal(t, own, p.GaveUp)
-	require.ErrorContains(t, n.bootstrap(own, []string{"n5"}, nil), "given up")
+	require.ErrorContains(t, n.bootstrap(own, []string{"n5"}), "given up")
 	require.False(t, n.founded())
 
 	lone := startGroup(t, 1, nil).nodes["n1"]

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
@@ -29,9 +30,14 @@ type gossipMeta struct {
 // gossip knows who is out there. It is a source of hints: who might be dialed where, who seems
 // gone. It decides nothing.
 type gossip struct {
-	list   *memberlist.Memberlist
-	join   []string
-	logger hclog.Logger
+	list *memberlist.Memberlist
+	// address others can join at. Asked once: memberlist changes its own node without the lock
+	// that LocalNode's reader could hold.
+	address string
+	join    []string
+	logger  hclog.Logger
+
+	announcing sync.Mutex // UpdateNode may not run twice at once; taken before mu
 
 	mu      sync.Mutex
 	meta    gossipMeta
@@ -71,6 +77,8 @@ func startGossip(cfg *Config, meta gossipMeta, logger hclog.Logger, left func(st
 	if g.list, err = memberlist.Create(mc); err != nil {
 		return nil, fmt.Errorf("gossip-listen: %w", err)
 	}
+	local := g.list.LocalNode()
+	g.address = net.JoinHostPort(local.Addr.String(), strconv.Itoa(int(local.Port)))
 	return g, nil
 }
 
@@ -93,12 +101,6 @@ func splitAddress(addr string) (host string, port int, err error) {
 	return host, port, err
 }
 
-// address others can join at.
-func (g *gossip) address() string {
-	n := g.list.LocalNode()
-	return net.JoinHostPort(n.Addr.String(), strconv.Itoa(int(n.Port)))
-}
-
 // seek dials the configured nodes; harmless when they are known already. It blocks for at most a
 // few TransportTimeouts.
 func (g *gossip) seek() {
@@ -110,8 +112,10 @@ func (g *gossip) seek() {
 	}
 }
 
-// announce changes what this node says about itself.
+// announce changes what this node says about itself. It doesn't wait until others have heard.
 func (g *gossip) announce(clusterID string, founded bool) {
+	g.announcing.Lock()
+	defer g.announcing.Unlock()
 	g.mu.Lock()
 	same := g.meta.ClusterID == clusterID && g.meta.Founded == founded
 	g.meta.ClusterID, g.meta.Founded = clusterID, founded
@@ -119,9 +123,8 @@ func (g *gossip) announce(clusterID string, founded bool) {
 	if same {
 		return
 	}
-	if err := g.list.UpdateNode(0); err != nil {
-		g.logger.Warn("gossip update failed", "error", err)
-	}
+	// Its only error is that nobody has heard yet; with no limit it waits for ever once the others died.
+	_ = g.list.UpdateNode(time.Nanosecond)
 }
 
 // peers are the other nodes that seem alive, one entry for each id.

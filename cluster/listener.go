@@ -164,14 +164,14 @@ func (s *raftStreams) Accept() (net.Conn, error) {
 func (s *raftStreams) Close() error   { return nil }
 func (s *raftStreams) Addr() net.Addr { return s.advertise }
 
-// Dial is given "id@host:port" by addressBook, or a bare address of Raft's configuration.
+// Dial is given "id@host:port" by addressBook; where that knows no address, Raft's configuration's.
 func (s *raftStreams) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(s.l.ctx, timeout)
-	defer cancel()
 	id, addr, found := strings.Cut(string(address), "@")
 	if !found {
-		id, addr = "", string(address)
+		return nil, fmt.Errorf("%w: %q has no address yet", ErrUnknownNode, address)
 	}
+	ctx, cancel := context.WithTimeout(s.l.ctx, timeout)
+	defer cancel()
 	conn, _, err := s.l.dialer.dial(ctx, kindRaft, id, addr)
 	return conn, err
 }

@@ -19,6 +19,12 @@ func (n *Node) servers() []raft.Server {
 	return f.Configuration().Servers
 }
 
+// raftServer of a voter. Raft's configuration holds the id as the address, too, for addressBook to look
+// up: a node that moves changes nothing in it, nor may it take the address another one had.
+func raftServer(id string) raft.Server {
+	return raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(id), Address: raft.ServerAddress(id)}
+}
+
 func findServer(servers []raft.Server, id string) (raft.Server, bool) {
 	for _, s := range servers {
 		if string(s.ID) == id {
@@ -99,18 +105,12 @@ func (n *Node) enterOwn(ctx context.Context, txn fsm.Txn) error {
 // admit brings the node into Raft's configuration, without a vote at first: the steward promotes it.
 // Under membersMu.
 func (n *Node) admit(rec NodeRecord) error {
-	id, addr := raft.ServerID(rec.NodeID), raft.ServerAddress(rec.RaftAddress)
-	server, known := findServer(n.servers(), rec.NodeID)
-	switch {
-	case known && server.Address == addr:
+	if _, known := findServer(n.servers(), rec.NodeID); known {
 		return nil
-	case known && server.Suffrage == raft.Voter:
-		n.logger.Info("voter moved", "node", rec.NodeID, "from", server.Address, "to", addr)
-		return notProposed(n.raft.AddVoter(id, addr, 0, membershipTimeout).Error())
-	default:
-		n.logger.Info("node joins", "node", rec.NodeID, "address", addr)
-		return notProposed(n.raft.AddNonvoter(id, addr, 0, membershipTimeout).Error())
 	}
+	n.logger.Info("node joins", "node", rec.NodeID, "address", rec.RaftAddress)
+	server := raftServer(rec.NodeID)
+	return notProposed(n.raft.AddNonvoter(server.ID, server.Address, 0, membershipTimeout).Error())
 }
 
 // promote gives a node that has caught up its vote, unless it was removed or moved since it was asked.

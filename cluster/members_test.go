@@ -175,6 +175,7 @@ func TestWithoutAMajoritySurelyNothingOrUnknown(t *testing.T) {
 	t.Parallel()
 	g := startGroup(t, 3, func(c *Config) { c.LeaderWait = 1 })
 	f := g.follower()
+	g.eventually("the follower has applied it", func() bool { return f.DB().State().Row(nodeKey("n1")) != nil })
 	for id := range g.cfgs {
 		if id != f.ID() {
 			g.stop(id)

@@ -261,7 +261,7 @@ func (n *Node) GossipAddress() string {
 	if n.gossip == nil {
 		return ""
 	}
-	return n.gossip.address()
+	return n.gossip.address
 }
 
 // Ready is closed once this node may serve: it belongs to the exchange, and has applied what was

@@ -79,12 +79,13 @@ func (n *Node) Status(ctx context.Context) Status {
 
 func (n *Node) member(p probe, leader string, commit uint64) Member {
 	m := Member{
-		ID: string(p.server.ID), Address: string(p.server.Address), Suffrage: "voter",
+		ID: string(p.server.ID), Suffrage: "voter",
 		Leader: string(p.server.ID) == leader, LastContactMillis: -1, Lag: -1,
 	}
 	if p.server.Suffrage != raft.Voter {
 		m.Suffrage = "nonvoter"
 	}
+	m.Address, _ = n.book.lookup(m.ID)
 	if rec, ok := n.record(m.ID); ok {
 		m.APIAddress = rec.APIAddress
 	}

@@ -164,15 +164,10 @@ func (n *Node) tryLeader(ctx context.Context, here func(context.Context) error,
 	}
 }
 
-// addressOf finds a node, in Raft's own configuration if nowhere else.
+// addressOf finds a node.
 func (n *Node) addressOf(id string) (string, error) {
 	if addr, ok := n.book.lookup(id); ok {
 		return addr, nil
-	}
-	for _, s := range n.servers() {
-		if string(s.ID) == id {
-			return string(s.Address), nil
-		}
 	}
 	return "", fmt.Errorf("%w: %q", ErrUnknownNode, id)
 }
