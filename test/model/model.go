@@ -1,0 +1,160 @@
+// Package model is what must be true of any history of the exchange, written apart from its code:
+// capacity is promised once, fences rise, only what is held ends. It imports nothing of the
+// product, so that no bug can be in both.
+package model
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// ErrViolation is wrapped by every error of a Book: the history breaks a rule.
+var ErrViolation = errors.New("violation")
+
+// Amounts are resource names with their smallest units: milli for cpu, bytes, counts.
+type Amounts map[string]int64
+
+// Hold is what one holder has been promised of one cluster.
+type Hold struct {
+	Holder, Cluster string
+	Amounts         Amounts
+	Fence           uint64
+	ExpiresAt       int64 // 0: never
+}
+
+// Book follows a history in the order of its revisions. Methods that break a rule say so and
+// leave the book as it was.
+type Book struct {
+	revision uint64
+	accounts map[string]account
+	holds    map[string]Hold   // by holder
+	fences   map[string]uint64 // newest of each holder and each cluster, ended ones included
+}
+
+type account struct {
+	allocatable, allocated, keepBack Amounts
+	closed                           bool
+}
+
+// New is the book of an empty exchange.
+func New() *Book {
+	return &Book{accounts: map[string]account{}, holds: map[string]Hold{}, fences: map[string]uint64{}}
+}
+
+// Advertise tells what a cluster has. Facts always win: they may leave holds uncovered.
+func (b *Book) Advertise(rev uint64, cluster string, allocatable, allocated, keepBack Amounts, closed bool) error {
+	if err := b.at(rev); err != nil {
+		return err
+	}
+	b.accounts[cluster] = account{maps.Clone(allocatable), maps.Clone(allocated), maps.Clone(keepBack), closed}
+	return nil
+}
+
+// Grant promises. It must fit, the holder must hold nothing yet, and the fence must be above every
+// earlier one of the holder and of the cluster.
+func (b *Book) Grant(rev uint64, h Hold) error {
+	if err := b.at(rev); err != nil {
+		return err
+	}
+	if old, ok := b.holds[h.Holder]; ok {
+		return violation(rev, "%s is granted %s, and holds on %s already", h.Holder, h.Cluster, old.Cluster)
+	}
+	account, ok := b.accounts[h.Cluster]
+	if !ok || account.closed {
+		return violation(rev, "%s is granted %s, which takes no hold", h.Holder, h.Cluster)
+	}
+	if h.Fence == 0 || h.Fence > rev {
+		return violation(rev, "%s is granted %s with fence %d", h.Holder, h.Cluster, h.Fence)
+	}
+	for _, who := range []string{"holder " + h.Holder, "cluster " + h.Cluster} {
+		if h.Fence <= b.fences[who] {
+			return violation(rev, "fence %d of %s is not above %d, an earlier one", h.Fence, who, b.fences[who])
+		}
+	}
+	held := b.Held(h.Cluster)
+	for _, resource := range slices.Sorted(maps.Keys(h.Amounts)) {
+		free := account.allocatable[resource] - account.allocated[resource] - account.keepBack[resource] - held[resource]
+		if asked := h.Amounts[resource]; asked < 0 || asked > free {
+			return violation(rev, "%s is granted %d %s of %s, where %d are free", h.Holder, asked, resource, h.Cluster, free)
+		}
+	}
+	h.Amounts = maps.Clone(h.Amounts)
+	b.holds[h.Holder] = h
+	b.fences["holder "+h.Holder] = h.Fence
+	b.fences["cluster "+h.Cluster] = h.Fence
+	return nil
+}
+
+// Extend changes when a hold expires; 0: never.
+func (b *Book) Extend(rev uint64, holder string, expiresAt int64) error {
+	if err := b.at(rev); err != nil {
+		return err
+	}
+	h, ok := b.holds[holder]
+	if !ok {
+		return violation(rev, "%s is extended and holds nothing", holder)
+	}
+	h.ExpiresAt = expiresAt
+	b.holds[holder] = h
+	return nil
+}
+
+// End is a hold's end, by whatever cause: released, deleted, expired, failed.
+func (b *Book) End(rev uint64, holder string) error {
+	if err := b.at(rev); err != nil {
+		return err
+	}
+	if _, ok := b.holds[holder]; !ok {
+		return violation(rev, "the hold of %s ends and it has none", holder)
+	}
+	delete(b.holds, holder)
+	return nil
+}
+
+// Available is what a new hold may take of a cluster; nothing of one that takes none.
+func (b *Book) Available(cluster string) Amounts {
+	available := Amounts{}
+	account := b.accounts[cluster]
+	held := b.Held(cluster)
+	for resource, all := range account.allocatable {
+		available[resource] = 0
+		if !account.closed {
+			available[resource] = max(0, all-account.allocated[resource]-account.keepBack[resource]-held[resource])
+		}
+	}
+	return available
+}
+
+// Held is the sum of a cluster's holds.
+func (b *Book) Held(cluster string) Amounts {
+	sum := Amounts{}
+	for _, h := range b.holds {
+		if h.Cluster == cluster {
+			for resource, n := range h.Amounts {
+				sum[resource] += n
+			}
+		}
+	}
+	return sum
+}
+
+// Holds are all live holds, by holder.
+func (b *Book) Holds() []Hold {
+	return slices.SortedFunc(maps.Values(b.holds), func(x, y Hold) int { return strings.Compare(x.Holder, y.Holder) })
+}
+
+// at refuses a history that goes back. One Txn may hold several events of one revision.
+func (b *Book) at(rev uint64) error {
+	if rev < b.revision {
+		return violation(rev, "comes after revision %d", b.revision)
+	}
+	b.revision = rev
+	return nil
+}
+
+func violation(rev uint64, format string, args ...any) error {
+	return fmt.Errorf("%w at revision %d: %s", ErrViolation, rev, fmt.Sprintf(format, args...))
+}
