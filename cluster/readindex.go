@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"github.com/bourse-dev/bourse/fsm"
@@ -10,9 +11,8 @@ import (
 // readIndex answers, on the leader, which revision a linearizable read must have applied. Callers
 // that come while one proof of leadership is under way share the next.
 type readIndex struct {
-	revision func() fsm.Revision
-	verify   func() error  // proves leadership as of its call
-	kick     chan struct{} // room for one: a round waits
+	prove func() (fsm.Revision, error) // see Leadership.ReadIndex
+	kick  chan struct{}                // room for one: a round waits
 
 	mu   sync.Mutex
 	next *readRound // those who come now; nil: none waits
@@ -24,7 +24,7 @@ type readRound struct {
 	err      error
 }
 
-// get is called only while the gate is open: the state then contains all of earlier terms.
+// get waits for a round that began after the call.
 func (r *readIndex) get(ctx context.Context) (fsm.Revision, error) {
 	r.mu.Lock()
 	if r.next == nil {
@@ -40,7 +40,7 @@ func (r *readIndex) get(ctx context.Context) (fsm.Revision, error) {
 	case <-round.done:
 		return round.revision, round.err
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return 0, fmt.Errorf("%w (%w)", ErrNotLeader, ctx.Err())
 	}
 }
 
@@ -59,9 +59,7 @@ func (r *readIndex) loop(ctx context.Context) error {
 		if round == nil {
 			continue
 		}
-		// Before the proof: whatever was acknowledged before this round began is applied by now.
-		round.revision = r.revision()
-		round.err = r.verify()
+		round.revision, round.err = r.prove()
 		close(round.done)
 	}
 }

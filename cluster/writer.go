@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/internal/planted"
 	"github.com/bourse-dev/bourse/store"
 )
 
@@ -15,6 +16,9 @@ import (
 func (n *Node) Write(ctx context.Context, txn fsm.Txn) (fsm.Result, error) {
 	if txn.ID == (fsm.RequestID{}) {
 		txn.ID = n.NewRequestID()
+	}
+	if planted.Bug == planted.RetryWithoutID {
+		txn.ID = fsm.RequestID{}
 	}
 	payload, err := fsm.EncodeTxn(&txn)
 	if err != nil {
@@ -188,14 +192,14 @@ func (n *Node) submitHere(ctx context.Context, intent *Intent) (fsm.Result, erro
 
 // enter is submitHere for the group's own intents, too.
 func (n *Node) enter(ctx context.Context, intent *Intent) (fsm.Result, error) {
-	t := n.term.Load()
+	l := n.gate.Load()
 	switch {
-	case t == nil || n.failed.Load():
+	case l == nil || n.failed.Load():
 		return fsm.Result{}, ErrNotLeader
 	case n.halted.Load():
 		return fsm.Result{}, ErrHalted
 	}
-	if err := t.submit(intent); err != nil {
+	if err := l.Submit(intent); err != nil {
 		return fsm.Result{}, err
 	}
 	select {
@@ -208,19 +212,19 @@ func (n *Node) enter(ctx context.Context, intent *Intent) (fsm.Result, error) {
 
 // readIndexHere is ReadIndex on the leader. The revision is applied here already.
 func (n *Node) readIndexHere(ctx context.Context) (fsm.Revision, error) {
-	t := n.term.Load()
-	if t == nil || n.failed.Load() {
+	if !n.IsLeader() || n.failed.Load() {
 		return 0, ErrNotLeader
 	}
-	revision, err := n.reads.get(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("%w (%w)", ErrNotLeader, err)
+	return n.reads.get(ctx)
+}
+
+// proveReadIndex does one round of reads.
+func (n *Node) proveReadIndex() (fsm.Revision, error) {
+	l := n.gate.Load()
+	if l == nil {
+		return 0, ErrNotLeader
 	}
-	// Lost and regained, and the owner has not heard yet: what others wrote in between may not be applied here.
-	if now := n.raft.CurrentTerm(); now != t.number {
-		return 0, fmt.Errorf("%w (the gate is of term %d, this is %d)", ErrNotLeader, t.number, now)
-	}
-	return revision, nil
+	return l.ReadIndex()
 }
 
 // callTimeout bounds the calls of one node to another that nobody waits for.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	iradix "github.com/hashicorp/go-immutable-radix/v2"
+
+	"github.com/bourse-dev/bourse/internal/planted"
 )
 
 // Outcome is what an entry did.
@@ -41,6 +43,9 @@ func (s *State) apply(entry []byte, supported uint32) (Outcome, error) {
 	}
 	a := applier{State: *s, tree: s.rows.Txn(), drafted: map[string]*draftRow{}}
 	a.time = max(a.time, e.Time)
+	if planted.Bug == planted.ClockInApply {
+		a.time = Millis(planted.Clock())
+	}
 	a.behaviour = max(a.behaviour, e.Behaviour)
 	out := Outcome{}
 	for i := range e.Txns {

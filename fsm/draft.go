@@ -3,6 +3,8 @@ package fsm
 import (
 	"slices"
 	"strings"
+
+	"github.com/bourse-dev/bourse/internal/planted"
 )
 
 // draft is what one command is about to write. Nothing of it is in the state before commit,
@@ -117,8 +119,12 @@ func (d *draft) run(t *Txn) *Refusal {
 	if refusal := d.moves(t, MoveRelease, d.release); refusal != nil {
 		return refusal
 	}
-	for i := range t.Writes {
-		if refusal := d.write(&t.Writes[i]); refusal != nil {
+	writes := t.Writes
+	if planted.Bug == planted.MapOrder {
+		writes = planted.MapOrdered(writes)
+	}
+	for i := range writes {
+		if refusal := d.write(&writes[i]); refusal != nil {
 			return refusal
 		}
 	}

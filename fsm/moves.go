@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/bourse-dev/bourse/allocation"
+	"github.com/bourse-dev/bourse/internal/planted"
 )
 
 // fault names the part of the Txn that is malformed whatever the state is; empty where none is.
@@ -129,7 +130,7 @@ func (d *draft) hold(m *Move) *Refusal {
 	if fits && account.Account.HoldCount() >= MaxHoldsPerAccount {
 		lack, fits = allocation.Lack{Resource: "holds", Requested: 1}, false
 	}
-	if !fits {
+	if !fits && planted.Bug != planted.TwoPlanners {
 		return &Refusal{Kind: RefusedCapacity, Key: m.Account, Lack: lack, Revision: account.Revision()}
 	}
 	d.beginHold(m.Account, d.touch(m.Holder), &Hold{Amounts: m.Amounts, Priority: m.Priority})

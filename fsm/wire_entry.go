@@ -6,6 +6,8 @@ import (
 	"hash/crc32"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/bourse-dev/bourse/internal/planted"
 )
 
 // An entry is: format (1 byte), type (varint), flags (1 byte), CRC-32C of everything but
@@ -106,7 +108,7 @@ func open(b []byte) (k kind, body []byte, err error) {
 	}
 	k = kind(v)
 	if k < kindTick || k > kindBehaviour {
-		if flags&flagIgnorable != 0 {
+		if flags&flagIgnorable != 0 || planted.Bug == planted.UnknownCommandIgnored {
 			return 0, nil, fmt.Errorf("type %d: %w", k, ErrIgnorable)
 		}
 		return 0, nil, fmt.Errorf("%w: type %d", ErrUnknownCommand, k)

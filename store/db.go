@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/internal/planted"
 )
 
 // DB is this node's copy of the replicated state and its change feed. It starts no goroutine.
@@ -62,7 +63,9 @@ func (db *DB) Restore(state *fsm.State) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.state.Store(state)
-	db.feed.reset(state.Revision())
+	if planted.Bug != planted.RestoreWithoutReset {
+		db.feed.reset(state.Revision())
+	}
 	db.release()
 	db.counters.restores.Add(1)
 }

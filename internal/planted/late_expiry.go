@@ -1,0 +1,6 @@
+//go:build planted_late_expiry
+
+package planted
+
+// Bug is the one built in.
+const Bug = LateExpiry

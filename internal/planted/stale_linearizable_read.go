@@ -1,0 +1,6 @@
+//go:build planted_stale_linearizable_read
+
+package planted
+
+// Bug is the one built in.
+const Bug = StaleLinearizableRead
