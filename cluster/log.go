@@ -20,6 +20,10 @@ type Log interface {
 	Propose(entries [][]byte) []Proposed
 	// Barrier returns once everything of earlier terms is applied here.
 	Barrier(timeout time.Duration) error
+	// Verify proves that this node leads, as of the call.
+	Verify() error
+	// Term is the number of the present term as far as this node knows.
+	Term() uint64
 	// HandOver gives leadership to another voter, as up to date as possible. It is bounded in time,
 	// and fails where there is nobody to take it.
 	HandOver() error
@@ -97,6 +101,8 @@ func (l raftLog) Barrier(timeout time.Duration) error {
 	}
 }
 
+func (l raftLog) Verify() error         { return l.raft.VerifyLeader().Error() }
+func (l raftLog) Term() uint64          { return l.raft.CurrentTerm() }
 func (l raftLog) HandOver() error       { return l.raft.LeadershipTransfer().Error() }
 func (l raftLog) Leading() bool         { return l.raft.State() == raft.Leader }
 func (l raftLog) LeaderCh() <-chan bool { return l.raft.LeaderCh() }

@@ -157,7 +157,7 @@ func (n *Node) administer(ctx context.Context, m method, q nodeRequest,
 }
 
 func (n *Node) handleTransfer(_ context.Context, _ hello, q nodeRequest) (nothing, error) {
-	if n.term.Load() == nil {
+	if n.gate.Load() == nil {
 		return nothing{}, ErrNotLeader
 	}
 	if q.NodeID == n.cfg.NodeID {

@@ -110,10 +110,10 @@ func TestNoReadPointThroughTheGateOfAnEarlierTerm(t *testing.T) {
 	t.Parallel()
 	g := startGroup(t, 1, nil)
 	n1 := g.leader()
-	present := n1.term.Load()
+	present := n1.gate.Load()
 	_, err := n1.readIndexHere(testContext(t))
 	require.NoError(t, err)
-	n1.term.Store(&term{cfg: present.cfg, queues: present.queues, number: present.number - 1})
+	n1.gate.Store(&Leadership{cfg: present.cfg, rooms: present.rooms, number: present.number - 1})
 	_, err = n1.readIndexHere(testContext(t))
 	require.ErrorIs(t, err, ErrNotLeader)
 }

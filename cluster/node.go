@@ -37,7 +37,7 @@ type Node struct {
 	reads    *readIndex
 	address  string // of the Raft listener, as others dial it
 
-	term   atomic.Pointer[term] // nil: the gate is closed
+	gate   atomic.Pointer[Leadership] // nil: it is closed
 	halted atomic.Bool          // the replicas differ and no majority agrees
 	failed atomic.Bool          // Fatal was called
 	ready  chan struct{}        // closed once Ready
@@ -165,11 +165,7 @@ func (n *Node) startRaft() error {
 		return fmt.Errorf("start Raft: %w", err)
 	}
 	n.raft, n.log = r, raftLog{r}
-	n.reads = &readIndex{
-		revision: func() fsm.Revision { return n.db.State().Revision() },
-		verify:   func() error { return n.raft.VerifyLeader().Error() },
-		kick:     make(chan struct{}, 1),
-	}
+	n.reads = &readIndex{prove: n.proveReadIndex, kick: make(chan struct{}, 1)}
 	return nil
 }
 
@@ -178,21 +174,20 @@ func (n *Node) start(rooms []Room) {
 	server := &rpcServer{handlers: n.handlers(), allow: n.allow}
 	n.listener.serve = server.serveConn
 	n.listener.start()
-	cfg := &termConfig{
-		log: n.log, feed: n.db, rooms: append(rooms[:len(rooms):len(rooms)], passage{}),
-		clock: n.clock, logger: n.logger,
-		takeOverTimeout: n.cfg.TakeOverTimeout, tickInterval: n.cfg.TickInterval,
-		check: n.checkClock, steward: n.steward,
-		closed: func(*term) { n.term.Store(nil) },
+	cfg := termConfig{
+		LeadershipConfig: LeadershipConfig{
+			Log: n.log, Feed: n.db, Rooms: rooms, Clock: n.clock, Gate: &n.gate,
+			TakeOverTimeout: n.cfg.TakeOverTimeout, Check: n.checkClock,
+		},
+		clock: n.clock, tickInterval: n.cfg.TickInterval, steward: n.steward,
 	}
 	o := &owner{log: n.log, clock: n.clock, logger: n.logger, run: func(ctx context.Context, opened func()) error {
-		cfg := *cfg
-		cfg.opened = func(t *term) {
-			n.term.Store(t)
+		cfg := cfg
+		cfg.opened = func(*Leadership) {
 			opened()
 			n.logger.Info("leading", "term", n.raft.CurrentTerm(), "revision", n.db.State().Revision())
 		}
-		return (&term{cfg: &cfg, number: n.raft.CurrentTerm()}).run(ctx)
+		return runTerm(ctx, &cfg)
 	}}
 	n.group.Go(func() error { return o.loop(n.ctx) })
 	n.group.Go(func() error { return n.reads.loop(n.ctx) })
@@ -272,7 +267,7 @@ func (n *Node) Ready() <-chan struct{} { return n.ready }
 func (n *Node) Failed() bool { return n.failed.Load() }
 
 // IsLeader says whether this node leads and lets intents in.
-func (n *Node) IsLeader() bool { return n.term.Load() != nil }
+func (n *Node) IsLeader() bool { return n.gate.Load() != nil }
 
 // Leader is the id of the leader as far as this node knows; "" where it knows none.
 func (n *Node) Leader() string {
@@ -282,8 +277,8 @@ func (n *Node) Leader() string {
 
 // stateChanged is called after each applied entry.
 func (n *Node) stateChanged() {
-	if t := n.term.Load(); t != nil {
-		t.stateChanged()
+	if l := n.gate.Load(); l != nil {
+		l.StateChanged()
 	}
 }
 

@@ -89,13 +89,17 @@ func (l *memoryLog) Leading() bool {
 	return l.leading
 }
 
+func (l *memoryLog) Verify() error { return nil }
+
+func (l *memoryLog) Term() uint64 { return 1 }
+
 func (l *memoryLog) LeaderCh() <-chan bool { return l.leaderCh }
 
 // lonely runs an owner on a memoryLog.
 type lonely struct {
 	log    *memoryLog
-	gate   atomic.Pointer[term]
-	opens  chan *term
+	gate   atomic.Pointer[Leadership]
+	opens  chan *Leadership
 	terms  atomic.Int32 // under way now
 	cancel context.CancelFunc
 	done   chan error
@@ -103,11 +107,12 @@ type lonely struct {
 
 func startLonely(t *testing.T, c clock.Clock, rooms ...Room) *lonely {
 	t.Helper()
-	l := &lonely{log: newMemoryLog(), opens: make(chan *term, 4096), done: make(chan error, 1)}
+	l := &lonely{log: newMemoryLog(), opens: make(chan *Leadership, 4096), done: make(chan error, 1)}
 	cfg := termConfig{
-		log: l.log, feed: l.log.db, rooms: append(rooms, passage{}), clock: c, logger: hclog.NewNullLogger(),
-		takeOverTimeout: time.Second, tickInterval: 10 * time.Second,
-		closed: func(*term) { l.gate.Store(nil) },
+		LeadershipConfig: LeadershipConfig{
+			Log: l.log, Feed: l.log.db, Rooms: rooms, Clock: c, TakeOverTimeout: time.Second, Gate: &l.gate,
+		},
+		clock: c, tickInterval: 10 * time.Second,
 	}
 	o := &owner{log: l.log, clock: c, logger: hclog.NewNullLogger(), run: func(ctx context.Context, opened func()) error {
 		if l.terms.Add(1) != 1 {
@@ -115,8 +120,8 @@ func startLonely(t *testing.T, c clock.Clock, rooms ...Room) *lonely {
 		}
 		defer l.terms.Add(-1)
 		cfg := cfg
-		cfg.opened = func(t *term) { l.gate.Store(t); opened(); l.opens <- t }
-		return (&term{cfg: &cfg}).run(ctx)
+		cfg.opened = func(term *Leadership) { opened(); l.opens <- term }
+		return runTerm(ctx, &cfg)
 	}}
 	var ctx context.Context
 	ctx, l.cancel = context.WithCancel(context.Background())
@@ -133,7 +138,7 @@ func (l *lonely) stop() {
 	}
 }
 
-func (l *lonely) opened(t *testing.T) *term {
+func (l *lonely) opened(t *testing.T) *Leadership {
 	t.Helper()
 	select {
 	case term := <-l.opens:
@@ -151,7 +156,7 @@ func (l *lonely) write(t *testing.T, key string) Reply {
 		return Reply{Err: ErrNotLeader}
 	}
 	intent := NewIntent(&fsm.Txn{Writes: []fsm.Write{{Key: key, Body: []byte("x")}}}, nil)
-	if err := term.submit(intent); err != nil {
+	if err := term.Submit(intent); err != nil {
 		return Reply{Err: err}
 	}
 	select {
@@ -246,7 +251,7 @@ func TestStateTimeCountsTimeWithoutALeaderAndNeverGoesBack(t *testing.T) {
 	l.log.lead(true)
 	term := l.opened(t)
 	require.Equal(t, fsm.Millis(9_000_000), l.log.db.State().Time())
-	require.Equal(t, fsm.Millis(9_000_000), term.now())
+	require.Equal(t, fsm.Millis(9_000_000), term.Now())
 }
 
 func TestIntentsOfAnEndedTermAreAnswered(t *testing.T) {
@@ -257,12 +262,12 @@ func TestIntentsOfAnEndedTermAreAnswered(t *testing.T) {
 	l.log.lead(true)
 	term := l.opened(t)
 	intent := NewIntent(&fsm.Txn{Writes: []fsm.Write{{Key: "echo/a"}}}, nil)
-	require.NoError(t, term.submit(intent))
+	require.NoError(t, term.Submit(intent))
 	l.log.lead(false)
 	r := receive(t, intent.Replied())
 	require.ErrorIs(t, r.Err, ErrNotProposed)
 	require.Eventually(t, func() bool { return l.gate.Load() == nil }, patience, time.Millisecond)
-	require.ErrorIs(t, term.submit(intent), ErrNotLeader)
+	require.ErrorIs(t, term.Submit(intent), ErrNotLeader)
 }
 
 func receive[T any](t *testing.T, ch <-chan T) T {

@@ -149,7 +149,7 @@ func (n *Node) judgeClock(probes []probe) error {
 
 // steward is the leader's care for the group: clocks, hashes, new voters, behaviour version. It is
 // level-triggered: each round looks at everything anew.
-func (n *Node) steward(ctx context.Context, t *term) error {
+func (n *Node) steward(ctx context.Context, l *Leadership) error {
 	for {
 		probes := n.probeAll(ctx, min(probeTimeout, n.cfg.StewardInterval), nil)
 		if ctx.Err() != nil {
@@ -160,7 +160,7 @@ func (n *Node) steward(ctx context.Context, t *term) error {
 		}
 		n.compareHashes(ctx, probes)
 		n.promoteCaughtUp(probes)
-		if err := n.raiseBehaviour(t, probes); err != nil {
+		if err := n.raiseBehaviour(l, probes); err != nil {
 			return err
 		}
 		if !n.pause(ctx, n.cfg.StewardInterval, nil) {
@@ -182,13 +182,13 @@ func (n *Node) promoteCaughtUp(probes []probe) {
 }
 
 // raiseBehaviour once every voter answers and supports more than the state has.
-func (n *Node) raiseBehaviour(t *term, probes []probe) error {
+func (n *Node) raiseBehaviour(l *Leadership, probes []probe) error {
 	lowest, known := lowestBehaviour(probes)
 	if !known || lowest <= n.db.State().Behaviour() {
 		return nil
 	}
 	n.logger.Info("behaviour version raised", "to", lowest)
-	return t.propose(fsm.Entry{Time: t.now(), Behaviour: lowest})
+	return l.RaiseBehaviour(lowest)
 }
 
 // lowestBehaviour is what every voter supports; not known where one did not answer.
