@@ -38,9 +38,9 @@ type Node struct {
 	address  string // of the Raft listener, as others dial it
 
 	gate   atomic.Pointer[Leadership] // nil: it is closed
-	halted atomic.Bool          // the replicas differ and no majority agrees
-	failed atomic.Bool          // Fatal was called
-	ready  chan struct{}        // closed once Ready
+	halted atomic.Bool                // the replicas differ and no majority agrees
+	failed atomic.Bool                // Fatal was called
+	ready  chan struct{}              // closed once Ready
 
 	foundMu sync.Mutex // founding and pledging: one at a time
 	// membersMu: one change of the group at a time, from reading Raft's configuration to changing it.
