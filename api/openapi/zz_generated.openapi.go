@@ -22,6 +22,16 @@ import (
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
 		v1alpha1.AdvertisedResources{}.OpenAPIModelName():        schema_bourse_api_broker_v1alpha1_AdvertisedResources(ref),
+		v1alpha1.Blueprint{}.OpenAPIModelName():                  schema_bourse_api_broker_v1alpha1_Blueprint(ref),
+		v1alpha1.BlueprintList{}.OpenAPIModelName():              schema_bourse_api_broker_v1alpha1_BlueprintList(ref),
+		v1alpha1.BlueprintPlacement{}.OpenAPIModelName():         schema_bourse_api_broker_v1alpha1_BlueprintPlacement(ref),
+		v1alpha1.BlueprintRollback{}.OpenAPIModelName():          schema_bourse_api_broker_v1alpha1_BlueprintRollback(ref),
+		v1alpha1.BlueprintRollout{}.OpenAPIModelName():           schema_bourse_api_broker_v1alpha1_BlueprintRollout(ref),
+		v1alpha1.BlueprintSlice{}.OpenAPIModelName():             schema_bourse_api_broker_v1alpha1_BlueprintSlice(ref),
+		v1alpha1.BlueprintSliceStatus{}.OpenAPIModelName():       schema_bourse_api_broker_v1alpha1_BlueprintSliceStatus(ref),
+		v1alpha1.BlueprintSpec{}.OpenAPIModelName():              schema_bourse_api_broker_v1alpha1_BlueprintSpec(ref),
+		v1alpha1.BlueprintStatus{}.OpenAPIModelName():            schema_bourse_api_broker_v1alpha1_BlueprintStatus(ref),
+		v1alpha1.BlueprintVersion{}.OpenAPIModelName():           schema_bourse_api_broker_v1alpha1_BlueprintVersion(ref),
 		v1alpha1.Candidate{}.OpenAPIModelName():                  schema_bourse_api_broker_v1alpha1_Candidate(ref),
 		v1alpha1.ClusterAdvertisement{}.OpenAPIModelName():       schema_bourse_api_broker_v1alpha1_ClusterAdvertisement(ref),
 		v1alpha1.ClusterAdvertisementList{}.OpenAPIModelName():   schema_bourse_api_broker_v1alpha1_ClusterAdvertisementList(ref),
@@ -32,11 +42,16 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.FactsReportStatus{}.OpenAPIModelName():          schema_bourse_api_broker_v1alpha1_FactsReportStatus(ref),
 		v1alpha1.HoldUse{}.OpenAPIModelName():                    schema_bourse_api_broker_v1alpha1_HoldUse(ref),
 		v1alpha1.Lending{}.OpenAPIModelName():                    schema_bourse_api_broker_v1alpha1_Lending(ref),
+		v1alpha1.PlannedChange{}.OpenAPIModelName():              schema_bourse_api_broker_v1alpha1_PlannedChange(ref),
 		v1alpha1.Reservation{}.OpenAPIModelName():                schema_bourse_api_broker_v1alpha1_Reservation(ref),
 		v1alpha1.ReservationExplanation{}.OpenAPIModelName():     schema_bourse_api_broker_v1alpha1_ReservationExplanation(ref),
 		v1alpha1.ReservationList{}.OpenAPIModelName():            schema_bourse_api_broker_v1alpha1_ReservationList(ref),
 		v1alpha1.ReservationSpec{}.OpenAPIModelName():            schema_bourse_api_broker_v1alpha1_ReservationSpec(ref),
 		v1alpha1.ReservationStatus{}.OpenAPIModelName():          schema_bourse_api_broker_v1alpha1_ReservationStatus(ref),
+		v1alpha1.Slice{}.OpenAPIModelName():                      schema_bourse_api_broker_v1alpha1_Slice(ref),
+		v1alpha1.SliceList{}.OpenAPIModelName():                  schema_bourse_api_broker_v1alpha1_SliceList(ref),
+		v1alpha1.SliceSpec{}.OpenAPIModelName():                  schema_bourse_api_broker_v1alpha1_SliceSpec(ref),
+		v1alpha1.SliceStatus{}.OpenAPIModelName():                schema_bourse_api_broker_v1alpha1_SliceStatus(ref),
 
 		v1.SelfSubjectReview{}.OpenAPIModelName():       schema_k8sio_api_authentication_v1_SelfSubjectReview(ref),
 		v1.SelfSubjectReviewStatus{}.OpenAPIModelName(): schema_k8sio_api_authentication_v1_SelfSubjectReviewStatus(ref),
@@ -197,6 +212,710 @@ func schema_bourse_api_broker_v1alpha1_AdvertisedResources(ref common.ReferenceC
 		},
 		Dependencies: []string{
 			resource.Quantity{}.OpenAPIModelName()},
+	}
+}
+
+func schema_bourse_api_broker_v1alpha1_Blueprint(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Blueprint says which artifacts run on the member clusters, how many instances of each, and under which constraints. The exchange spreads it over clusters as Slices and keeps it there.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Default: map[string]interface{}{},
+							Ref:     ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Spec is what should run.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.BlueprintSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Status is what does, and why it is where it is.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.BlueprintStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.BlueprintSpec{}.OpenAPIModelName(), v1alpha1.BlueprintStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_bourse_api_broker_v1alpha1_BlueprintList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BlueprintList is a list of blueprints.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Default: map[string]interface{}{},
+							Ref:     ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Items are the blueprints.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.Blueprint{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.Blueprint{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_bourse_api_broker_v1alpha1_BlueprintPlacement(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BlueprintPlacement is the share of one cluster.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"clusterID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ClusterID of the cluster.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"instances": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Instances placed there.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"ready": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Ready instances there.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "State of the slice there.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Reason says why it is there.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"clusterID", "instances", "ready"},
+			},
+		},
+	}
+}
+
+func schema_bourse_api_broker_v1alpha1_BlueprintRollback(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BlueprintRollback is a version that was taken back.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"generation": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Generation of the spec that did not get ready.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"slice": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Slice whose new artifact did not get ready.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"artifact": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Artifact that did not.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"clusterID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ClusterID where it did not.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message of the slice there.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"generation", "slice", "artifact", "clusterID"},
+			},
+		},
+	}
+}
+
+func schema_bourse_api_broker_v1alpha1_BlueprintRollout(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BlueprintRollout bounds a change of version on each cluster, as a Deployment's rolling update does. Versions change on one cluster after another.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"maxUnavailable": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MaxUnavailable of a cluster's instances may be missing: a number or a percentage. Default 25%.",
+							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
+						},
+					},
+					"maxSurge": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MaxSurge instances more than wanted may run on a cluster: a number or a percentage. Default 25%.",
+							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			intstr.IntOrString{}.OpenAPIModelName()},
+	}
+}
+
+func schema_bourse_api_broker_v1alpha1_BlueprintSlice(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BlueprintSlice is one artifact of a blueprint.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name of the slice within the blueprint, a DNS label.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"artifact": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Artifact is an OCI image reference, or coordinates group:name:version that the exchange's configuration maps to a registry.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"instances": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Instances is how many run. Either this, or minInstances and maxInstances.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"minInstances": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MinInstances must run.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"maxInstances": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MaxInstances run where there is capacity.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"resources": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Resources that one instance requests, and holds in the ledger.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(resource.Quantity{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"clusterSelector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ClusterSelector limits the clusters by their labels; region and provider count as labels.",
+							Ref:         ref(metav1.LabelSelector{}.OpenAPIModelName()),
+						},
+					},
+					"affinity": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Affinity names slices of this blueprint: instances run only on clusters that run all of them.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"antiAffinity": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "AntiAffinity names slices of this blueprint that share no cluster with this one; its own name: at most one instance on each cluster.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"priority": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Priority: who is short first when a cluster shrinks, on one scale with reservations. -1000 to 1000, default 0.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"name", "artifact", "resources"},
+			},
+		},
+		Dependencies: []string{
+			resource.Quantity{}.OpenAPIModelName(), metav1.LabelSelector{}.OpenAPIModelName()},
+	}
+}
+
+func schema_bourse_api_broker_v1alpha1_BlueprintSliceStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BlueprintSliceStatus is one artifact as it runs.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name of the slice.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"artifact": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Artifact that runs or is being brought up.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"desired": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Desired instances.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"placed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Placed instances.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"ready": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Ready instances.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"pricePerHour": {
+						SchemaProps: spec.SchemaProps{
+							Description: "PricePerHour of the placed instances; \"Unpriced\" where one cluster states no price.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"clusters": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"clusterID",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Clusters that run it, and why they were chosen.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.BlueprintPlacement{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says what is missing and why: the nearest clusters, and what each lacks.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "artifact", "desired", "placed", "ready"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.BlueprintPlacement{}.OpenAPIModelName()},
+	}
+}
+
+func schema_bourse_api_broker_v1alpha1_BlueprintSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BlueprintSpec is what should run.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"slices": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Slices are the artifacts, each at most once.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.BlueprintSlice{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"strategy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Strategy says how instances are spread: RoundRobin (default), Spread, Pack, Cheapest or Balanced.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"reconciliation": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Reconciliation is Conservative (default: what runs well stays where it is) or Aggressive (instances move to where they would be placed now, at most maxMoves at a time).",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"maxMoves": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MaxMoves is how many instances an Aggressive reconciliation moves at a time. Default 1.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"rollout": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Rollout bounds what a new version of an artifact may cost while it comes up.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.BlueprintRollout{}.OpenAPIModelName()),
+						},
+					},
+					"admission": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Admission is Warn (default) or Strict: a Strict blueprint that would not fit now is refused.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"slices"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.BlueprintRollout{}.OpenAPIModelName(), v1alpha1.BlueprintSlice{}.OpenAPIModelName()},
+	}
+}
+
+func schema_bourse_api_broker_v1alpha1_BlueprintStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BlueprintStatus is what runs.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ObservedGeneration is the spec that this status speaks of.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"phase": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Phase is Pending, Progressing, Active or Degraded.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"desired": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Desired instances, over all slices.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"placed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Placed instances: those that hold capacity.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"ready": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Ready instances.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says in words why the phase is what it is.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"slices": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Slices, in the order of the spec.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.BlueprintSliceStatus{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"history": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "History of the versions that were Active, newest first.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.BlueprintVersion{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"rolledBack": {
+						SchemaProps: spec.SchemaProps{
+							Description: "RolledBack names the version that never got ready; it is not tried again until the spec changes.",
+							Ref:         ref(v1alpha1.BlueprintRollback{}.OpenAPIModelName()),
+						},
+					},
+					"activatedAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ActivatedAt is when all instances of this generation were first ready.",
+							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+					"plan": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Plan is what a dry run would change; absent in stored blueprints.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PlannedChange{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Conditions: Ready and Stalled.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.BlueprintRollback{}.OpenAPIModelName(), v1alpha1.BlueprintSliceStatus{}.OpenAPIModelName(), v1alpha1.BlueprintVersion{}.OpenAPIModelName(), v1alpha1.PlannedChange{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.MicroTime{}.OpenAPIModelName()},
+	}
+}
+
+func schema_bourse_api_broker_v1alpha1_BlueprintVersion(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BlueprintVersion is what a generation ran once all of it was ready.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"generation": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Generation of the spec.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"artifacts": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Artifacts by slice.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"activeAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ActiveAt is when all of it was ready.",
+							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"generation", "artifacts", "activeAt"},
+			},
+		},
+		Dependencies: []string{
+			metav1.MicroTime{}.OpenAPIModelName()},
 	}
 }
 
@@ -845,6 +1564,73 @@ func schema_bourse_api_broker_v1alpha1_Lending(ref common.ReferenceCallback) com
 	}
 }
 
+func schema_bourse_api_broker_v1alpha1_PlannedChange(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PlannedChange is one line of a plan.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"action": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Action is + (more instances), - (fewer) or ~ (another artifact or size).",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"slice": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Slice of the blueprint.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"clusterID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ClusterID of the cluster.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"before": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Before and After are instances there.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"after": {
+						SchemaProps: spec.SchemaProps{
+							Default: 0,
+							Type:    []string{"integer"},
+							Format:  "int32",
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Reason says why.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"pricePerHour": {
+						SchemaProps: spec.SchemaProps{
+							Description: "PricePerHour of After instances there.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"action", "slice", "clusterID", "before", "after"},
+			},
+		},
+	}
+}
+
 func schema_bourse_api_broker_v1alpha1_Reservation(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -1180,6 +1966,277 @@ func schema_bourse_api_broker_v1alpha1_ReservationStatus(ref common.ReferenceCal
 		},
 		Dependencies: []string{
 			v1alpha1.Decision{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.MicroTime{}.OpenAPIModelName()},
+	}
+}
+
+func schema_bourse_api_broker_v1alpha1_Slice(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Slice is the share of one artifact of a blueprint on one cluster. The leader writes its spec, the cluster's agent its status.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Default: map[string]interface{}{},
+							Ref:     ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Spec is the leader's instruction.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.SliceSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Status is the agent's report.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.SliceStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.SliceSpec{}.OpenAPIModelName(), v1alpha1.SliceStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_bourse_api_broker_v1alpha1_SliceList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SliceList is a list of slices.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Default: map[string]interface{}{},
+							Ref:     ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Items are the slices.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.Slice{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.Slice{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_bourse_api_broker_v1alpha1_SliceSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SliceSpec is an instruction to one cluster's agent.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"blueprint": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Blueprint that it belongs to, in the same namespace.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"blueprintUID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "BlueprintUID tells blueprints of one name apart.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"slice": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Slice of the blueprint.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"clusterID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ClusterID of the cluster that runs it.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"artifact": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Artifact as the blueprint names it.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"image": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Image that the artifact stands for.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"instances": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Instances that should run.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"resources": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Resources that one instance requests.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(resource.Quantity{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"rollout": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Rollout bounds a change of the image.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.BlueprintRollout{}.OpenAPIModelName()),
+						},
+					},
+					"command": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Command is what the agent has to bring about: Load, Activate, Deactivate or Unload.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"attempt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Attempt rises with each new try after a failure.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"blueprint", "blueprintUID", "slice", "clusterID", "artifact", "image", "instances", "resources", "command"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.BlueprintRollout{}.OpenAPIModelName(), resource.Quantity{}.OpenAPIModelName()},
+	}
+}
+
+func schema_bourse_api_broker_v1alpha1_SliceStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SliceStatus is what the agent sees.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ObservedGeneration is the spec that this status speaks of.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "State is Loading, Loaded, Activating, Active, Deactivating, Unloading or Failed.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"readyInstances": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ReadyInstances are ready now, of whichever version.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says in words why the state is what it is.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Conditions that the agent sets.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Condition{}.OpenAPIModelName()},
 	}
 }
 

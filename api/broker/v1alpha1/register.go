@@ -34,5 +34,6 @@ func kinds() []runtime.Object {
 	return []runtime.Object{
 		&ClusterAdvertisement{}, &ClusterAdvertisementList{}, &FactsReport{},
 		&Reservation{}, &ReservationList{}, &ReservationExplanation{},
+		&Blueprint{}, &BlueprintList{}, &Slice{}, &SliceList{},
 	}
 }

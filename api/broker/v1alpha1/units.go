@@ -40,6 +40,8 @@ const (
 const (
 	ReservationsPrefix   = "reservations/"
 	AdvertisementsPrefix = "clusteradvertisements/"
+	BlueprintsPrefix     = "blueprints/"
+	SlicesPrefix         = "slices/"
 
 	advertisementSuffix = "-adv"
 )
@@ -69,6 +71,12 @@ func AdvertisementKey(clusterID string) string {
 func ReservationKey(namespace, name string) string {
 	return ReservationsPrefix + namespace + "/" + name
 }
+
+// BlueprintKey is the row key of a blueprint.
+func BlueprintKey(namespace, name string) string { return BlueprintsPrefix + namespace + "/" + name }
+
+// SliceKey is the row key of a slice.
+func SliceKey(namespace, name string) string { return SlicesPrefix + namespace + "/" + name }
 
 // InBytes says whether a resource is counted in bytes, and so priced per GiB.
 func InBytes(name string) bool {

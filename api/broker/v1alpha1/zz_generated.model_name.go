@@ -11,6 +11,56 @@ func (in AdvertisedResources) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Blueprint) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.Blueprint"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in BlueprintList) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.BlueprintList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in BlueprintPlacement) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.BlueprintPlacement"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in BlueprintRollback) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.BlueprintRollback"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in BlueprintRollout) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.BlueprintRollout"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in BlueprintSlice) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.BlueprintSlice"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in BlueprintSliceStatus) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.BlueprintSliceStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in BlueprintSpec) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.BlueprintSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in BlueprintStatus) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.BlueprintStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in BlueprintVersion) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.BlueprintVersion"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Candidate) OpenAPIModelName() string {
 	return "eu.fluidos.broker.v1alpha1.Candidate"
 }
@@ -61,6 +111,11 @@ func (in Lending) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PlannedChange) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.PlannedChange"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Reservation) OpenAPIModelName() string {
 	return "eu.fluidos.broker.v1alpha1.Reservation"
 }
@@ -83,4 +138,24 @@ func (in ReservationSpec) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ReservationStatus) OpenAPIModelName() string {
 	return "eu.fluidos.broker.v1alpha1.ReservationStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Slice) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.Slice"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SliceList) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.SliceList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SliceSpec) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.SliceSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SliceStatus) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.SliceStatus"
 }
