@@ -164,15 +164,24 @@ type FactsReport struct {
 
 // HoldUse is what the pods inside one hold request.
 type HoldUse struct {
-	// Namespace of the holding reservation.
+	// Kind of the holder: Reservation (default) or Slice.
+	// +optional
+	Kind string `json:"kind,omitempty"`
+	// Namespace of the holder.
 	Namespace string `json:"namespace"`
-	// Name of the holding reservation.
+	// Name of the holder.
 	Name string `json:"name"`
 	// Fence of the hold; use of an older hold of the same name is dropped.
 	Fence int64 `json:"fence"`
 	// Used is what its pods request.
 	Used corev1.ResourceList `json:"used"`
 }
+
+// The kinds of holders that an agent reports use of.
+const (
+	HolderReservation = "Reservation"
+	HolderSlice       = "Slice"
+)
 
 // FactsOutcome is the exchange's answer to a report.
 type FactsOutcome string
