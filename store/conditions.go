@@ -29,16 +29,18 @@ type storedFacts struct {
 // noFacts is storedFacts of nothing.
 const noFacts = "{}"
 
-// encodeConditions keeps the conditions that the server does not own. row is the present one, nil
-// at creation.
 func encodeConditions(all []metav1.Condition, row *fsm.Row) ([]byte, error) {
-	var facts storedFacts
+	return json.Marshal(storedFacts{reportedConditions(all, row)})
+}
+
+// reportedConditions are those that the server does not own. row is the present one, nil at creation.
+func reportedConditions(all []metav1.Condition, row *fsm.Row) (reported []metav1.Condition) {
 	for _, c := range all {
 		if !derivedTypes[c.Type] && !ledgerOwns(row, c.Type) {
-			facts.Conditions = append(facts.Conditions, c)
+			reported = append(reported, c)
 		}
 	}
-	return json.Marshal(facts)
+	return reported
 }
 
 func ledgerOwns(row *fsm.Row, conditionType string) bool {
@@ -124,6 +126,14 @@ func secondsOr(at fsm.Millis, unset metav1.Time) metav1.Time {
 		return unset
 	}
 	return seconds(at)
+}
+
+// secondsOfMicro is a full time as conditions write it.
+func secondsOfMicro(at *metav1.MicroTime, unset metav1.Time) metav1.Time {
+	if at == nil {
+		return unset
+	}
+	return metav1.NewTime(at.UTC().Truncate(time.Second))
 }
 
 // microTime is a state time in full; nil where there is none.

@@ -748,6 +748,12 @@ func schema_bourse_api_broker_v1alpha1_BlueprintStatus(ref common.ReferenceCallb
 							Format:      "",
 						},
 					},
+					"phaseSince": {
+						SchemaProps: spec.SchemaProps{
+							Description: "PhaseSince is when the phase began.",
+							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
 					"desired": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Desired instances, over all slices.",
@@ -1474,9 +1480,16 @@ func schema_bourse_api_broker_v1alpha1_HoldUse(ref common.ReferenceCallback) com
 				Description: "HoldUse is what the pods inside one hold request.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind of the holder: Reservation (default) or Slice.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Namespace of the holding reservation.",
+							Description: "Namespace of the holder.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1484,7 +1497,7 @@ func schema_bourse_api_broker_v1alpha1_HoldUse(ref common.ReferenceCallback) com
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the holding reservation.",
+							Description: "Name of the holder.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -2197,6 +2210,19 @@ func schema_bourse_api_broker_v1alpha1_SliceStatus(ref common.ReferenceCallback)
 							Format:      "",
 						},
 					},
+					"stateSince": {
+						SchemaProps: spec.SchemaProps{
+							Description: "StateSince is when the state began; the exchange keeps it.",
+							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+					"fence": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Fence is the revision at which the slice's present hold began; the ledger keeps it. Agents report use with it.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
 					"readyInstances": {
 						SchemaProps: spec.SchemaProps{
 							Description: "ReadyInstances are ready now, of whichever version.",
@@ -2221,7 +2247,7 @@ func schema_bourse_api_broker_v1alpha1_SliceStatus(ref common.ReferenceCallback)
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Conditions that the agent sets.",
+							Description: "Conditions: Ready and Stalled, CapacityShort, and what the agent reports: Unloaded, Refused.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2236,7 +2262,7 @@ func schema_bourse_api_broker_v1alpha1_SliceStatus(ref common.ReferenceCallback)
 			},
 		},
 		Dependencies: []string{
-			metav1.Condition{}.OpenAPIModelName()},
+			metav1.Condition{}.OpenAPIModelName(), metav1.MicroTime{}.OpenAPIModelName()},
 	}
 }
 

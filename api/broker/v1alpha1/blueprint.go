@@ -142,6 +142,9 @@ type BlueprintStatus struct {
 	// Phase is Pending, Progressing, Active or Degraded.
 	// +optional
 	Phase BlueprintPhase `json:"phase,omitempty"`
+	// PhaseSince is when the phase began.
+	// +optional
+	PhaseSince *metav1.MicroTime `json:"phaseSince,omitempty"`
 	// Desired instances, over all slices.
 	// +optional
 	Desired int32 `json:"desired,omitempty"`

@@ -78,6 +78,8 @@ const (
 const (
 	// ConditionUnloaded on a Slice: nothing of it is left in the cluster.
 	ConditionUnloaded = "Unloaded"
+	// ConditionRefused on a Slice: the cluster's agent is not allowed to run it.
+	ConditionRefused = "Refused"
 	// ConditionBlueprints on a ClusterAdvertisement: the cluster runs blueprints, says its agent.
 	ConditionBlueprints = "BlueprintsAllowed"
 )
@@ -90,13 +92,20 @@ type SliceStatus struct {
 	// State is Loading, Loaded, Activating, Active, Deactivating, Unloading or Failed.
 	// +optional
 	State SliceState `json:"state,omitempty"`
+	// StateSince is when the state began; the exchange keeps it.
+	// +optional
+	StateSince *metav1.MicroTime `json:"stateSince,omitempty"`
+	// Fence is the revision at which the slice's present hold began; the ledger keeps it. Agents
+	// report use with it.
+	// +optional
+	Fence int64 `json:"fence,omitempty"`
 	// ReadyInstances are ready now, of whichever version.
 	// +optional
 	ReadyInstances int32 `json:"readyInstances,omitempty"`
 	// Message says in words why the state is what it is.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// Conditions that the agent sets.
+	// Conditions: Ready and Stalled, CapacityShort, and what the agent reports: Unloaded, Refused.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
