@@ -5,6 +5,8 @@
 package allocation
 
 import (
+	"math"
+	"math/bits"
 	"slices"
 	"sort"
 	"strings"
@@ -61,6 +63,24 @@ func (a Amounts) Add(b Amounts) Amounts { return a.combine(b, 1) }
 
 // Sub returns a - b; values may become negative.
 func (a Amounts) Sub(b Amounts) Amounts { return a.combine(b, -1) }
+
+// Times returns a * n, saturating.
+func (a Amounts) Times(n int) Amounts {
+	if n == 0 || len(a) == 0 {
+		return nil
+	}
+	out := make(Amounts, len(a))
+	for i := range a {
+		hi, product := bits.Mul64(uint64(a[i].Value), uint64(max(n, -n)))
+		if hi != 0 || product > math.MaxInt64 {
+			product = math.MaxInt64
+		}
+		if out[i] = (Amount{a[i].Resource, int64(product)}); n < 0 {
+			out[i].Value = -out[i].Value
+		}
+	}
+	return out
+}
 
 // Max returns the greater value of each resource.
 func (a Amounts) Max(b Amounts) Amounts {

@@ -45,19 +45,21 @@ func (s *scan) priceAt(i int) int64 {
 
 // perCore is the price per requested core, rounded down, saturating; of the whole request where it
 // names no cpu.
-func (s *scan) perCore(price int64) int64 {
+func (s *scan) perCore(price int64) int64 { return pricePerCore(price, s.coreMilli) }
+
+func pricePerCore(price, coreMilli int64) int64 {
 	hi, lo := bits.Mul64(uint64(price), milliPerCore)
-	if hi >= uint64(s.coreMilli) {
+	if hi >= uint64(coreMilli) {
 		return math.MaxInt64
 	}
-	quotient, _ := bits.Div64(hi, lo, uint64(s.coreMilli))
+	quotient, _ := bits.Div64(hi, lo, uint64(coreMilli))
 	return int64(min(quotient, math.MaxInt64))
 }
 
 // costScore of a price of the request, in ppb, rounded down: 1 / (1 + price per core).
-func (s *scan) costScore(price int64) int64 {
-	return billion * billion / saturatingAdd(billion, s.perCore(price))
-}
+func (s *scan) costScore(price int64) int64 { return costScore(s.perCore(price)) }
+
+func costScore(perCore int64) int64 { return billion * billion / saturatingAdd(billion, perCore) }
 
 // resourceScore of a feasible cluster: the mean of what is left of cpu and of memory, each rounded down.
 func (m *Market) resourceScore(i int) int64 {

@@ -127,6 +127,19 @@ func (p *Prices) rate(resource string) int64 {
 	return 0
 }
 
+// Price is what the amounts cost per hour, in billionths: each addend rounded down, saturating;
+// Unpriced where the list states none. A Market computes the same from its columns.
+func (p *Prices) Price(amounts Amounts) int64 {
+	if !p.Priced {
+		return Unpriced
+	}
+	var sum int64
+	for _, a := range amounts {
+		sum = saturatingAdd(sum, kindOf(a.Resource).price(uint64(a.Value), uint64(p.rate(a.Resource))))
+	}
+	return sum
+}
+
 // unitKind says in which unit a resource is priced.
 type unitKind uint8
 

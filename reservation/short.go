@@ -1,65 +1,15 @@
 package reservation
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
-	"github.com/bourse-dev/bourse/allocation"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
 )
 
 // conditionShort marks a holder whose promise the provider can't keep at the moment.
 const conditionShort = "CapacityShort"
-
-// shortHolders says who is short on an account that is promised beyond what it has: the lowest
-// priorities first, among equals the youngest, until the rest fit. A hold that takes nothing of
-// what is missing is not marked. Pure.
-func shortHolders(account *fsm.Account) map[string]struct{} {
-	missing := missingOf(&account.Account)
-	if len(missing) == 0 {
-		return nil
-	}
-	var holds []fsm.Hold
-	for h := range account.Holds() {
-		holds = append(holds, h)
-	}
-	slices.SortFunc(holds, func(a, b fsm.Hold) int {
-		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(b.Fence, a.Fence), cmp.Compare(a.Holder, b.Holder))
-	})
-	short := map[string]struct{}{}
-	for i := range holds {
-		takes := holds[i].Amounts.Max(holds[i].Used)
-		helps := false
-		for name, lack := range missing {
-			if v := takes.Get(name); v > 0 {
-				helps = true
-				if missing[name] = lack - v; lack <= v {
-					delete(missing, name)
-				}
-			}
-		}
-		if helps {
-			short[holds[i].Holder] = struct{}{}
-		}
-		if len(missing) == 0 {
-			break
-		}
-	}
-	return short
-}
-
-// missingOf is what an account lacks of each resource that is promised on it.
-func missingOf(account *allocation.Account) map[string]int64 {
-	missing := map[string]int64{}
-	for _, a := range account.HeldOrUsed {
-		if lack := account.Short(a.Resource); lack > 0 {
-			missing[a.Resource] = lack
-		}
-	}
-	return missing
-}
 
 // shortIndex remembers who is marked, so that only changes are proposed.
 type shortIndex struct {
@@ -118,7 +68,7 @@ func (t *term) markAccount(account string) bool {
 		return true
 	}
 	marked := t.short.marked[account]
-	want := shortHolders(row.Account)
+	want := store.ShortHolders(row.Account)
 	done := true
 	for _, holder := range slices.Sorted(maps.Keys(want)) {
 		if _, already := marked[holder]; !already {

@@ -200,7 +200,7 @@ func (t *term) noteAccount(key string, row *fsm.Row) {
 	if o := t.view.offers[key]; o != nil && o.Withdrawn {
 		t.withdrawn[key] = struct{}{}
 	}
-	if len(t.short.marked[key]) > 0 || len(missingOf(&row.Account.Account)) > 0 {
+	if len(t.short.marked[key]) > 0 || len(row.Account.Missing()) > 0 {
 		t.short.check[key] = struct{}{}
 	}
 }
