@@ -37,6 +37,25 @@ const (
 	// An entry is about 1 KiB at most, 200 bytes as a rule: 400 KiB, under the body limit.
 	MaxHoldUse = 2048
 
+	// MaxBlueprintSlices in one blueprint, and MaxBlueprintInstances of all of them together. The
+	// status fits one Txn of 511 KiB: 1,000 instances on as many shares of at most 270 bytes each
+	// (cluster 63, words 80, reason 127) are 264 KiB, 32 slices with artifact and message 50 KiB,
+	// the history of 5 versions 92 KiB.
+	MaxBlueprintSlices    = 32
+	MaxBlueprintInstances = 1000
+	// MaxBlueprintHistory versions: 5 of 32 artifacts with their slices' names (512+63+8 bytes).
+	MaxBlueprintHistory = 5
+	// MaxPlacementReasonBytes of one placement.
+	MaxPlacementReasonBytes = 127
+	// MaxArtifactBytes: an image's name (255), tag (128) and digest of SHA-256 (71) with what parts them.
+	MaxArtifactBytes = 512
+	// MaxReadyInstances of one slice: all of a blueprint, and as many again while they roll.
+	MaxReadyInstances = 2 * MaxBlueprintInstances
+	// DefaultMaxMoves of an Aggressive blueprint: one at a time disturbs least.
+	DefaultMaxMoves = 1
+	// DefaultRolloutPercent of instances, both unavailable and surge: a Deployment's own.
+	DefaultRolloutPercent = 25
+
 	// MinPriority and MaxPriority bound spec.priority.
 	MinPriority = -1000
 	MaxPriority = 1000

@@ -67,7 +67,7 @@ func ValidateFactsReport(f *FactsReport) field.ErrorList {
 }
 
 func validateHoldUse(path *field.Path, u *HoldUse) field.ErrorList {
-	var errs field.ErrorList
+	errs := validateEnum(path.Child("kind"), u.Kind, []string{HolderReservation, HolderSlice})
 	for _, msg := range validation.IsDNS1123Label(u.Namespace) {
 		errs = append(errs, field.Invalid(path.Child("namespace"), u.Namespace, msg))
 	}

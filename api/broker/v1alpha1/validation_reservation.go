@@ -77,10 +77,7 @@ func validateReservationSpec(s *ReservationSpec, path *field.Path) field.ErrorLi
 	errs = append(errs, validateResources(requested, s.RequestedResources, positive, true)...)
 	errs = append(errs, validateSpan(path.Child("duration"), s.Duration)...)
 	errs = append(errs, validateSpan(path.Child("waitFor"), s.WaitFor)...)
-	if s.Priority < MinPriority || s.Priority > MaxPriority {
-		errs = append(errs, field.Invalid(path.Child("priority"), s.Priority,
-			fmt.Sprintf("must be from %d to %d", MinPriority, MaxPriority)))
-	}
+	errs = append(errs, validatePriority(path.Child("priority"), s.Priority)...)
 	errs = append(errs, validateChunk(s, path.Child("chunk"))...)
 	errs = append(errs, validateSelector(path.Child("clusterSelector"), s.ClusterSelector)...)
 	if s.TargetClusterID != "" {
