@@ -39,6 +39,11 @@ func (roles) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.D
 	case a.GetResource() == "clusteradvertisements":
 		allowed, reason := r.mayAdvertisements(a)
 		return decision(allowed), reason, nil
+	case a.GetResource() == "blueprints":
+		return decision(r.mayBlueprints(a)), "", nil
+	case a.GetResource() == "slices":
+		allowed, reason := r.maySlices(a)
+		return decision(allowed), reason, nil
 	}
 	return authorizer.DecisionDeny, "", nil
 }
@@ -163,6 +168,39 @@ func (r role) mayAdvertisements(a authorizer.Attributes) (bool, string) {
 	return false, ""
 }
 
+// mayBlueprints: a blueprint is its namespace's. Agents have no business with one: they see slices.
+func (r role) mayBlueprints(a authorizer.Attributes) bool {
+	if !r.namespaces[a.GetNamespace()] || len(r.requesters) == 0 {
+		return false
+	}
+	if a.GetSubresource() != "" {
+		return a.GetSubresource() == "status" && a.GetVerb() == "get"
+	}
+	switch a.GetVerb() {
+	case "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection":
+		return true
+	}
+	return false
+}
+
+// maySlices: who may see a namespace's blueprints sees what became of them; an agent sees and reports
+// on its own cluster's.
+func (r role) maySlices(a authorizer.Attributes) (bool, string) {
+	verb, sub, ours := a.GetVerb(), a.GetSubresource(), r.namespaces[a.GetNamespace()] && len(r.requesters) > 0
+	switch {
+	case sub == "status" && (verb == "update" || verb == "patch"):
+		return len(r.agents) > 0, ""
+	case verb == "get" && (sub == "" || sub == "status"):
+		return ours || len(r.agents) > 0, ""
+	case sub == "" && (verb == "list" || verb == "watch"):
+		if ours || selects(a, fieldClusterID, r.agents) {
+			return true, ""
+		}
+		return false, "a list or watch of what is not yours alone needs --field-selector " + fieldClusterID + "=<your cluster>"
+	}
+	return false, ""
+}
+
 // selects says whether the request can only see objects whose field is one of the ids.
 func selects(a authorizer.Attributes, name string, ids set) bool {
 	requirements, err := a.GetFieldSelector()
@@ -216,6 +254,9 @@ func (roles) RulesFor(_ context.Context, u user.Info, namespace string) ([]autho
 		rules = append(rules,
 			rule(broker.GroupName, []string{"get", "list", "watch", "create", "update", "patch", "delete"}, "reservations"),
 			rule(broker.GroupName, []string{"get"}, "reservations/status", "reservations/explain"),
+			rule(broker.GroupName, []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}, "blueprints"),
+			rule(broker.GroupName, []string{"get"}, "blueprints/status", "slices/status"),
+			rule(broker.GroupName, []string{"get", "list", "watch"}, "slices"),
 			rule("", []string{"get", "list", "watch"}, "events"),
 			named(rule("", []string{"get"}, "namespaces"), namespace))
 	}
@@ -225,8 +266,8 @@ func (roles) RulesFor(_ context.Context, u user.Info, namespace string) ([]autho
 	for id := range r.agents {
 		rules = append(rules,
 			rule(broker.GroupName, []string{"create"}, "clusteradvertisements"),
-			rule(broker.GroupName, []string{"get"}, "reservations"),
-			rule(broker.GroupName, []string{"get", "update", "patch"}, "reservations/status"),
+			rule(broker.GroupName, []string{"get"}, "reservations", "slices"),
+			rule(broker.GroupName, []string{"get", "update", "patch"}, "reservations/status", "slices/status"),
 			named(rule(broker.GroupName, []string{"get"}, "clusteradvertisements"), broker.AdvertisementName(id)),
 			named(rule(broker.GroupName, []string{"create"}, "clusteradvertisements/facts"), broker.AdvertisementName(id)),
 			named(rule(broker.GroupName, []string{"get", "update", "patch"}, "clusteradvertisements/status"), broker.AdvertisementName(id)))

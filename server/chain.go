@@ -78,7 +78,8 @@ func (s *Server) withReadiness(next http.Handler) http.Handler {
 func (s *Server) withBodyLimit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		limit := int64(broker.MaxObjectBytes)
-		if info, ok := request.RequestInfoFrom(r.Context()); ok && info.Subresource == "facts" {
+		// A blueprint's status alone may be larger, and whoever writes a whole object sends it along.
+		if info, ok := request.RequestInfoFrom(r.Context()); ok && (info.Subresource == "facts" || info.Resource == "blueprints") {
 			limit = maxBodyBytes
 		}
 		if r.ContentLength > limit {

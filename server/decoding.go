@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -104,13 +105,19 @@ func (c clientFaults) UpdatedObject(ctx context.Context, old runtime.Object) (ru
 	return obj, err
 }
 
-var kindNames = map[string]string{"reservations": "Reservation", "clusteradvertisements": "ClusterAdvertisement"}
+var kindNames = map[string]string{
+	"reservations": "Reservation", "clusteradvertisements": "ClusterAdvertisement", "blueprints": "Blueprint", "slices": "Slice",
+}
+
+// eachItem in quantityLists stands for every item of a list.
+const eachItem = "*"
 
 // quantityLists is where our kinds hold lists of quantities.
 var quantityLists = []string{
 	"spec.requestedResources", "spec.chunk",
 	"spec.resources.allocatable", "spec.resources.allocated", "spec.resources.reserved", "spec.resources.available",
 	"spec.largestFree", "spec.lending.keepBack",
+	"spec.slices." + eachItem + ".resources",
 	"allocatable", "allocated", "largestFree",
 }
 
@@ -126,22 +133,29 @@ func badQuantities(data []byte) field.ErrorList {
 	}
 	var faults field.ErrorList
 	for _, where := range quantityLists {
-		list, at := any(object), (*field.Path)(nil)
-		for _, name := range strings.Split(where, ".") {
-			inner, _ := list.(map[string]any)
-			list = inner[name]
-			if at == nil {
-				at = field.NewPath(name)
-			} else {
-				at = at.Child(name)
-			}
-		}
-		quantities, _ := list.(map[string]any)
-		for _, name := range sortedKeys(quantities) {
-			faults = append(faults, badQuantity(at.Child(name), quantities[name])...)
-		}
+		faults = append(faults, badQuantitiesAt(strings.Split(where, "."), object, nil)...)
 	}
 	return faults
+}
+
+// badQuantitiesAt follows the names from value, which is at that path, to a list of quantities.
+func badQuantitiesAt(names []string, value any, at *field.Path) (faults field.ErrorList) {
+	inner, _ := value.(map[string]any)
+	if len(names) == 0 {
+		for _, name := range sortedKeys(inner) {
+			faults = append(faults, badQuantity(at.Child(name), inner[name])...)
+		}
+		return faults
+	}
+	name, rest := names[0], names[1:]
+	if name == eachItem {
+		items, _ := value.([]any)
+		for i, item := range items {
+			faults = append(faults, badQuantitiesAt(rest, item, at.Index(i))...)
+		}
+		return faults
+	}
+	return badQuantitiesAt(rest, inner[name], at.Child(name))
 }
 
 // unmarshalExactly keeps numbers as they are written.
@@ -163,14 +177,27 @@ func badPatchedQuantities(data []byte) field.ErrorList {
 	var faults field.ErrorList
 	for _, operation := range operations {
 		list, name := path.Split(strings.TrimPrefix(operation.Path, "/"))
-		at := strings.ReplaceAll(strings.TrimSuffix(list, "/"), "/", ".")
-		if operation.Value != nil && slices.Contains(quantityLists, at) {
+		pattern, at := patchedPath(strings.TrimSuffix(list, "/"))
+		if operation.Value != nil && slices.Contains(quantityLists, pattern) {
 			// A resource's own slash is written ~1 there.
 			name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
-			faults = append(faults, badQuantity(field.NewPath(at).Child(name), operation.Value)...)
+			faults = append(faults, badQuantity(at.Child(name), operation.Value)...)
 		}
 	}
 	return faults
+}
+
+// patchedPath of a JSON pointer, as quantityLists writes it and as a fault names it.
+func patchedPath(pointer string) (pattern string, at *field.Path) {
+	names := strings.Split(pointer, "/")
+	for i, name := range names {
+		if index, err := strconv.Atoi(name); err == nil {
+			names[i], at = eachItem, at.Index(index)
+		} else {
+			at = at.Child(name)
+		}
+	}
+	return strings.Join(names, "."), at
 }
 
 func badQuantity(at *field.Path, value any) field.ErrorList {

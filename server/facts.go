@@ -72,16 +72,23 @@ func reportOf(name string, r *broker.FactsReport) (fsm.Report, error) {
 	if command.Facts.LargestFree, err = allocation.AmountsOf(r.LargestFree, false); err != nil {
 		return fsm.Report{}, fmt.Errorf("largestFree: %w", err)
 	}
-	for i, u := range r.Use {
+	for i := range r.Use {
+		u := &r.Use[i]
 		used, err := allocation.AmountsOf(u.Used, true)
 		if err != nil {
 			return fsm.Report{}, fmt.Errorf("use[%d].used: %w", i, err)
 		}
-		command.Use = append(command.Use, fsm.HoldUse{
-			Holder: broker.ReservationKey(u.Namespace, u.Name), Fence: fsm.Revision(u.Fence), Used: used,
-		})
+		command.Use = append(command.Use, fsm.HoldUse{Holder: holderOf(u), Fence: fsm.Revision(u.Fence), Used: used})
 	}
 	return command, nil
+}
+
+// holderOf is the row that holds: a reservation, or a slice of a blueprint.
+func holderOf(u *broker.HoldUse) string {
+	if u.Kind == broker.HolderSlice {
+		return broker.SliceKey(u.Namespace, u.Name)
+	}
+	return broker.ReservationKey(u.Namespace, u.Name)
 }
 
 // factsStatus: who speaks for the cluster is the exchange's answer, not an error of the request.

@@ -164,19 +164,20 @@ func advertisementBody(id string) string {
 		`"spec":{"clusterID":%[1]q,"endpoint":"https://%[1]s.example.org:6443","region":"eu"}}`, id)
 }
 
-// advertise makes a cluster with an agent that has reported.
-func (x *exchange) advertise(id string, cores int) {
+// advertise makes a cluster with an agent that has reported once, in the session and epoch returned.
+func (x *exchange) advertise(id string, cores int) (session string, epoch int64) {
 	x.t.Helper()
 	agent := x.client(server.GroupAgent + id)
 	agent.must(http.StatusCreated, "POST", group+"/clusteradvertisements", advertisementBody(id))
 	facts := group + "/clusteradvertisements/" + id + "-adv/facts"
-	session := uuid.NewString()
+	session = uuid.NewString()
 	opened := agent.must(http.StatusCreated, "POST", facts, factsBody(session, 0, 0, ""))
 	var report broker.FactsReport
 	require.NoError(x.t, json.Unmarshal([]byte(opened.body), &report))
 	require.Equal(x.t, broker.FactsAccepted, report.Status.Outcome)
 	agent.must(http.StatusCreated, "POST", facts, factsBody(session, report.Status.Epoch, 1,
 		fmt.Sprintf(`,"allocatable":{"cpu":"%d","memory":"60Pi"},"largestFree":{"cpu":"%d","memory":"60Pi"}`, cores, cores)))
+	return session, report.Status.Epoch
 }
 
 func factsBody(session string, epoch, sequence int64, figures string) string {

@@ -51,6 +51,7 @@ var (
 	knownResources = map[string]bool{
 		"reservations": true, "reservations/status": true, "reservations/explain": true,
 		"clusteradvertisements": true, "clusteradvertisements/status": true, "clusteradvertisements/facts": true,
+		"blueprints": true, "blueprints/status": true, "slices": true, "slices/status": true,
 		"namespaces": true, "events": true,
 		"selfsubjectreviews": true, "selfsubjectaccessreviews": true, "selfsubjectrulesreviews": true,
 	}

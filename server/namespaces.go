@@ -27,13 +27,18 @@ type namespaceREST struct {
 
 func (namespaceREST) ShortNames() []string { return []string{"ns"} }
 
-// Delete refuses a namespace with reservations in it: nobody here deletes children in passing.
+// Delete refuses a namespace with anything in it that holds: nobody here deletes children in passing.
 func (n namespaceREST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	// The registry would wait for spec.finalizers of Kubernetes' namespace controller; we have none.
-	held := n.server.cfg.DB.State().Len(broker.ReservationsPrefix + name + "/")
-	if held > 0 {
-		return nil, false, apierrors.NewConflict(corev1.Resource("namespaces"), name,
-			fmt.Errorf("it still has %d reservations: delete them first", held))
+	state := n.server.cfg.DB.State()
+	for _, left := range []struct{ prefix, advice string }{
+		{broker.ReservationsPrefix, "reservations: delete them first"},
+		{broker.BlueprintsPrefix, "blueprints: delete them first"},
+		{broker.SlicesPrefix, "slices of deleted blueprints: their clusters are unloading them, or are not back yet"},
+	} {
+		if held := state.Len(left.prefix + name + "/"); held > 0 {
+			return nil, false, apierrors.NewConflict(corev1.Resource("namespaces"), name, fmt.Errorf("it still has %d %s", held, left.advice))
+		}
 	}
 	return n.Store.Delete(ctx, name, validate, options)
 }

@@ -32,6 +32,8 @@ func (ownership) Validate(_ context.Context, a admission.Attributes, _ admission
 		err = r.ownsReservation(a)
 	case broker.Resource("clusteradvertisements"):
 		err = r.ownsAdvertisement(a)
+	case broker.Resource("slices"):
+		err = r.ownsSlice(a)
 	}
 	if err != nil {
 		return admission.NewForbidden(a, err)
@@ -85,6 +87,17 @@ func (r role) ownsAdvertisement(a admission.Attributes) error {
 	return nil
 }
 
+// ownsSlice: an agent reports on the slices of its own cluster. Nobody but administrators gets to a
+// slice itself; blueprints are their namespace's, and the authorizer has seen that.
+func (r role) ownsSlice(a admission.Attributes) error {
+	for _, obj := range []runtime.Object{a.GetObject(), a.GetOldObject()} {
+		if s, ok := obj.(*broker.Slice); ok && s != nil && !r.agents[s.Spec.ClusterID] {
+			return fmt.Errorf("the slice is of cluster %q: you may only report for %s", s.Spec.ClusterID, listed(r.agents))
+		}
+	}
+	return nil
+}
+
 // isParty says whether one of the user's agents has to do with the reservation.
 func (r role) isParty(v *broker.Reservation) bool {
 	return r.agents[v.Spec.RequesterID] || v.Status.TargetClusterID != "" && r.agents[v.Status.TargetClusterID]
@@ -98,6 +111,15 @@ func mayRead(ctx context.Context, v *broker.Reservation) error {
 	}
 	return apierrors.NewForbidden(broker.Resource("reservations"), v.Name,
 		fmt.Errorf("the agent of %s is neither its requester nor its provider", listed(r.agents)))
+}
+
+// mayReadSlice as mayRead.
+func mayReadSlice(ctx context.Context, s *broker.Slice) error {
+	r := roleFrom(ctx)
+	if r.admin || r.viewer || len(r.requesters) > 0 && r.namespaces[s.Namespace] || r.agents[s.Spec.ClusterID] {
+		return nil
+	}
+	return apierrors.NewForbidden(broker.Resource("slices"), s.Name, fmt.Errorf("it is not of %s", listed(r.agents)))
 }
 
 func listed(ids set) string {

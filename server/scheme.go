@@ -68,6 +68,8 @@ func addFieldLabels(scheme *runtime.Scheme) {
 	}
 	selectable(broker.SchemeGroupVersion.WithKind("Reservation"), fieldRequesterID, fieldTargetClusterID, fieldPhase)
 	selectable(broker.SchemeGroupVersion.WithKind("ClusterAdvertisement"), fieldClusterID, fieldPhase)
+	selectable(broker.SchemeGroupVersion.WithKind("Blueprint"), fieldPhase)
+	selectable(broker.SchemeGroupVersion.WithKind("Slice"), fieldClusterID, fieldBlueprint)
 	selectable(corev1.SchemeGroupVersion.WithKind("Namespace"), fieldPhase)
 	selectable(corev1.SchemeGroupVersion.WithKind("Event"), eventFields...)
 }

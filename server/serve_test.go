@@ -119,9 +119,10 @@ func TestDiscoveryNamesTheKindsAsUsersTypeThem(t *testing.T) {
 	}
 	require.Equal(t, []string{"rsv"}, found["reservations"].ShortNames)
 	require.Equal(t, []string{"cadv"}, found["clusteradvertisements"].ShortNames)
+	require.Equal(t, []string{"bp"}, found["blueprints"].ShortNames)
 	require.Equal(t, []string{"bourse"}, found["reservations"].Categories)
 	require.True(t, found["reservations"].Namespaced)
-	for _, name := range []string{"reservations/status", "reservations/explain", "clusteradvertisements/status", "clusteradvertisements/facts"} {
+	for _, name := range []string{"reservations/status", "reservations/explain", "clusteradvertisements/status", "clusteradvertisements/facts", "blueprints/status", "slices", "slices/status"} {
 		require.Contains(t, found, name)
 	}
 	schemas, err := d.OpenAPIV3().Paths()

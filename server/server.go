@@ -101,6 +101,14 @@ func (s *Server) installGroups() error {
 	if err != nil {
 		return err
 	}
+	blueprints, err := newBlueprints(s, options(store.BlueprintKind(), ours))
+	if err != nil {
+		return err
+	}
+	slices, err := newSlices(s, options(store.SliceKind(), ours))
+	if err != nil {
+		return err
+	}
 	namespaces, err := newNamespaces(s, options(store.NamespaceKind(), core))
 	if err != nil {
 		return err
@@ -113,7 +121,7 @@ func (s *Server) installGroups() error {
 	if err := s.api.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, legacy); err != nil {
 		return err
 	}
-	market := s.group(broker.GroupName, broker.SchemeGroupVersion.Version, reservations, advertisements)
+	market := s.group(broker.GroupName, broker.SchemeGroupVersion.Version, reservations, advertisements, blueprints, slices)
 	market.NegotiatedSerializer = explainingCodecs{withoutProtobuf{market.NegotiatedSerializer}}
 	return s.api.InstallAPIGroups(market,
 		s.group(authenticationv1.GroupName, authenticationv1.SchemeGroupVersion.Version, newAuthenticationReviews()),

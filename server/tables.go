@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
@@ -131,6 +132,29 @@ func score(r *broker.Reservation) string {
 	}
 	return ""
 }
+
+var blueprintTable = columns{
+	nameColumn,
+	{name: "Phase", about: "Pending, Progressing, Active or Degraded.", cell: of(func(b *broker.Blueprint) string { return string(b.Status.Phase) })},
+	{name: "Desired", about: "Instances, over all slices.", cell: of(func(b *broker.Blueprint) string { return count(b.Status.Desired) })},
+	{name: "Ready", about: "Instances that are ready.", cell: of(func(b *broker.Blueprint) string { return count(b.Status.Ready) })},
+	{name: "Strategy", about: "How instances are spread.", cell: of(func(b *broker.Blueprint) string { return string(b.Spec.EffectiveStrategy()) })},
+	ageColumn,
+	{name: "Message", about: "Why the phase is what it is.", wide: true, cell: of(func(b *broker.Blueprint) string { return b.Status.Message })},
+}
+
+var sliceTable = columns{
+	nameColumn,
+	{name: "Artifact", about: "As the blueprint names it.", cell: of(func(s *broker.Slice) string { return s.Spec.Artifact })},
+	{name: "Cluster", about: "That runs it.", cell: of(func(s *broker.Slice) string { return s.Spec.ClusterID })},
+	{name: "Desired", about: "Instances.", cell: of(func(s *broker.Slice) string { return count(s.Spec.Instances) })},
+	{name: "Ready", about: "Instances that are ready.", cell: of(func(s *broker.Slice) string { return count(s.Status.ReadyInstances) })},
+	{name: "State", about: "How far the cluster's agent is.", cell: of(func(s *broker.Slice) string { return string(s.Status.State) })},
+	ageColumn,
+	{name: "Message", about: "Why the state is what it is.", wide: true, cell: of(func(s *broker.Slice) string { return s.Status.Message })},
+}
+
+func count(n int32) string { return strconv.Itoa(int(n)) }
 
 var advertisementTable = columns{
 	nameColumn,
