@@ -18,7 +18,7 @@ import (
 const module = "github.com/bourse-dev/bourse/"
 
 // below says which rooms each room may import: arrows point down only, in two chains,
-// cmd -> server -> reservation, advertisement -> cluster -> store -> fsm -> allocation -> api
+// cmd -> server -> reservation, advertisement, blueprint -> cluster -> store -> fsm -> allocation -> api
 // and cmd -> agent -> allocation -> api.
 // Beside them all lies internal, which any room may import.
 var below = map[string][]string{
@@ -30,10 +30,11 @@ var below = map[string][]string{
 	"cluster":       {"store", "fsm", "allocation", "api"},
 	"reservation":   {"cluster", "store", "fsm", "allocation", "api"},
 	"advertisement": {"cluster", "store", "fsm", "allocation", "api"},
-	"server":        {"reservation", "advertisement", "cluster", "store", "fsm", "allocation", "api"},
+	"blueprint":     {"cluster", "store", "fsm", "allocation", "api"},
+	"server":        {"reservation", "advertisement", "blueprint", "cluster", "store", "fsm", "allocation", "api"},
 	"agent":         {"allocation", "api"},
-	"cmd":           {"server", "reservation", "advertisement", "cluster", "store", "fsm", "agent", "allocation", "api"},
-	"test":          {"cmd", "server", "reservation", "advertisement", "cluster", "store", "fsm", "agent", "allocation", "api"},
+	"cmd":           {"server", "reservation", "advertisement", "blueprint", "cluster", "store", "fsm", "agent", "allocation", "api"},
+	"test":          {"cmd", "server", "reservation", "advertisement", "blueprint", "cluster", "store", "fsm", "agent", "allocation", "api"},
 }
 
 // ban keeps some packages out of some rooms. A path bans everything beneath it too.
@@ -45,7 +46,7 @@ type ban struct {
 
 var (
 	pure  = []string{"fsm", "allocation"}
-	rooms = []string{"reservation", "advertisement"}
+	rooms = []string{"reservation", "advertisement", "blueprint"}
 )
 
 var bans = []ban{
@@ -59,8 +60,8 @@ var bans = []ban{
 	{rooms, []string{"net", "os", "context"}, "a room is stepped; what blocks or waits belongs to the term loop"},
 	{rooms, []string{"math/rand", "crypto/rand"}, "a simulator must be able to step the same room to the same end"},
 	{rooms, []string{"github.com/hashicorp/raft", "github.com/hashicorp/memberlist", "k8s.io/apiserver", "k8s.io/client-go"}, "rooms see the state and say what to propose, nothing else"},
-	{[]string{"reservation", "advertisement", "server", "agent", "cmd"}, []string{"github.com/hashicorp/raft-boltdb", "go.etcd.io/bbolt"}, "what lies on disk is known in store only"},
-	{[]string{"api", "allocation", "fsm", "store", "cluster", "reservation", "advertisement", "server", "agent"}, []string{"github.com/spf13/cobra"}, "command lines are cmd's"},
+	{[]string{"reservation", "advertisement", "blueprint", "server", "agent", "cmd"}, []string{"github.com/hashicorp/raft-boltdb", "go.etcd.io/bbolt"}, "what lies on disk is known in store only"},
+	{[]string{"api", "allocation", "fsm", "store", "cluster", "reservation", "advertisement", "blueprint", "server", "agent"}, []string{"github.com/spf13/cobra"}, "command lines are cmd's"},
 	{[]string{"agent"}, []string{"github.com/hashicorp/raft", "github.com/hashicorp/memberlist", "k8s.io/apiserver"}, "an agent only dials out, as any client of the API"},
 }
 
@@ -91,7 +92,7 @@ func TestImportsPointDownOnly(t *testing.T) {
 			}
 		}
 	}
-	for _, room := range []string{"api", "allocation", "fsm", "store", "cluster", "reservation", "advertisement", "server", "agent", "cmd"} {
+	for _, room := range []string{"api", "allocation", "fsm", "store", "cluster", "reservation", "advertisement", "blueprint", "server", "agent", "cmd"} {
 		require.True(t, seen[room], "no package of room %q was looked at", room)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bourse-dev/bourse/advertisement"
+	"github.com/bourse-dev/bourse/blueprint"
 	"github.com/bourse-dev/bourse/cluster"
 	"github.com/bourse-dev/bourse/cmd/internal/settings"
 	"github.com/bourse-dev/bourse/reservation"
@@ -73,9 +75,13 @@ func runServer(ctx context.Context, s *serverSettings, logger hclog.Logger) (err
 	if err := exportRaftMetrics(registry, config.NodeID); err != nil {
 		return err
 	}
+	blueprints := s.blueprints
+	blueprints.Logger, blueprints.Clock = logger.Named("blueprint"), time.Now
+	blueprints.Observe = newBlueprintMetrics(registry).observe
 	node, err := cluster.NewNode(config,
 		reservation.New(reservation.Config{Logger: logger.Named("reservation"), Observe: decisions.observe}),
 		advertisement.New(advertisement.Config{StaleAfter: s.staleAfter, Logger: logger.Named("advertisement")}),
+		blueprint.New(blueprints),
 	)
 	if err != nil {
 		return exitError{err, cluster.ExitCodeOf(err)}

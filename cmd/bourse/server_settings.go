@@ -11,7 +11,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/bourse-dev/bourse/blueprint"
 	"github.com/bourse-dev/bourse/cluster"
+	"github.com/bourse-dev/bourse/fsm"
 )
 
 // serverSettings is the one table of a broker node's options: its flags are also the keys of the
@@ -22,6 +24,9 @@ type serverSettings struct {
 	advertise     string
 	gossipKeyFile string
 	staleAfter    time.Duration
+	blueprints    blueprint.Config
+	backoff       struct{ min, max time.Duration }
+	registries    map[string]string
 	logs          logFlags
 }
 
@@ -44,6 +49,7 @@ func newServerSettings(flags *pflag.FlagSet) *serverSettings {
 	flags.StringVar(&s.gossipKeyFile, "gossip-key-file", "", "key that encrypts gossip, from `bourse pki init`")
 	flags.BoolVar(&c.Insecure, "insecure-dev", false, "no TLS and everybody is admin; on loopback addresses only")
 	flags.DurationVar(&s.staleAfter, "stale-after", 90*time.Second, "how long an agent may be silent before its offer is Stale")
+	s.blueprintFlags(flags)
 	flags.DurationVar(&c.HeartbeatTimeout, "raft-heartbeat", c.HeartbeatTimeout, "how long a follower waits for its leader; use 1s across a WAN")
 	flags.DurationVar(&c.ElectionTimeout, "raft-election", c.ElectionTimeout, "how long a candidate waits for votes")
 	flags.DurationVar(&c.LeaseTimeout, "raft-lease", c.LeaseTimeout, "how long a leader goes on without a majority; at most raft-heartbeat")
@@ -52,6 +58,37 @@ func newServerSettings(flags *pflag.FlagSet) *serverSettings {
 	flags.DurationVar(&c.SnapshotInterval, "snapshot-interval", c.SnapshotInterval, "how often it is looked whether a snapshot is due")
 	s.logs.flags(flags)
 	return s
+}
+
+// blueprintFlags are those of the room that keeps blueprints.
+func (s *serverSettings) blueprintFlags(flags *pflag.FlagSet) {
+	b := &s.blueprints
+	flags.DurationVar(&b.Resync, "blueprint-resync", blueprint.DefaultResync, "how often every blueprint is compared with what runs, though nothing happened")
+	flags.DurationVar(&b.Timeout, "blueprint-timeout", blueprint.DefaultTimeout, "how long commands of a blueprint may be refused before it is Degraded")
+	flags.DurationVar(&s.backoff.min, "blueprint-backoff", blueprint.DefaultBackoffMin, "pause before a failed slice is tried again; doubled with each try")
+	flags.DurationVar(&s.backoff.max, "blueprint-backoff-max", blueprint.DefaultBackoffMax, "the longest such pause")
+	flags.BoolVar(&b.Rebalance, "blueprint-rebalance", true, "let Aggressive blueprints move instances to better places")
+	flags.StringToStringVar(&s.registries, "blueprint-registries", nil,
+		"where artifacts written group:name:version lie, as com.example=registry.example.com/team; the group * is for all others")
+}
+
+// completeBlueprints turns the flags into what the room takes.
+func (s *serverSettings) completeBlueprints() (faults []error) {
+	b := &s.blueprints
+	for name, d := range map[string]time.Duration{"blueprint-resync": b.Resync, "blueprint-timeout": b.Timeout, "blueprint-backoff": s.backoff.min} {
+		if d < 100*time.Millisecond {
+			faults = append(faults, fmt.Errorf("%s %s: must be at least 100ms", name, d))
+		}
+	}
+	if s.backoff.max < s.backoff.min {
+		faults = append(faults, fmt.Errorf("blueprint-backoff-max %s: must be at least blueprint-backoff", s.backoff.max))
+	}
+	b.Registries = s.registries
+	if err := b.Registries.Check(); err != nil {
+		faults = append(faults, fmt.Errorf("blueprint-registries: %w", err))
+	}
+	b.BackoffMin, b.BackoffMax = fsm.Millis(s.backoff.min.Milliseconds()), fsm.Millis(s.backoff.max.Milliseconds())
+	return faults
 }
 
 // complete reads the files that settings name and reports all faults at once.
@@ -65,6 +102,7 @@ func (s *serverSettings) complete() error {
 	if s.staleAfter < time.Second {
 		faults = append(faults, fmt.Errorf("stale-after %s: must be at least 1s", s.staleAfter))
 	}
+	faults = append(faults, s.completeBlueprints()...)
 	if s.gossipKeyFile != "" {
 		key, err := readGossipKey(s.gossipKeyFile)
 		if err != nil {

@@ -1,0 +1,169 @@
+package blueprint
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/bourse-dev/bourse/allocation"
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// federation is the clusters as the state shows them, and what this Step has taken from them.
+type federation struct {
+	sites []*site        // sorted by cluster ID
+	index map[string]int // by cluster ID
+	taken map[*site]struct{}
+}
+
+// site is one cluster.
+type site struct {
+	id      string
+	row     *fsm.Row
+	account allocation.Account // with what this Step proposed
+	short   map[string]allocation.Amounts
+
+	heard bool // its agent is, and the provider has not withdrawn the offer
+	open  bool // takes new holds
+
+	// What is read of the body and the agent's conditions, once for each of them.
+	labels  labels.Set
+	prices  allocation.Prices
+	consent bool
+	why     string // there is no consent
+}
+
+func newFederation(state *fsm.State) *federation {
+	f := &federation{index: map[string]int{}, taken: map[*site]struct{}{}}
+	for row := range state.Scan(broker.AdvertisementsPrefix) {
+		f.sites = append(f.sites, readSite(nil, row))
+	}
+	f.sort()
+	return f
+}
+
+func (f *federation) sort() {
+	slices.SortFunc(f.sites, func(a, b *site) int { return strings.Compare(a.id, b.id) })
+	clear(f.index)
+	for i, s := range f.sites {
+		f.index[s.id] = i
+	}
+}
+
+// site of an account key; nil where there is none.
+func (f *federation) site(key string) *site {
+	if i, known := f.index[clusterIDOf(key)]; known {
+		return f.sites[i]
+	}
+	return nil
+}
+
+// set brings one cluster up to its row; nil: it is gone.
+func (f *federation) set(key string, row *fsm.Row) {
+	i, known := f.index[clusterIDOf(key)]
+	switch {
+	case row == nil && !known:
+	case row == nil:
+		f.sites = slices.Delete(f.sites, i, i+1)
+		f.sort()
+	case !known:
+		f.sites = append(f.sites, readSite(nil, row))
+		f.sort()
+	default:
+		f.sites[i] = readSite(f.sites[i], row)
+	}
+}
+
+// reset forgets what the last Step took.
+func (f *federation) reset() {
+	for s := range f.taken {
+		s.account = s.row.Account.Account
+	}
+	clear(f.taken)
+}
+
+func readSite(was *site, row *fsm.Row) *site {
+	s := &site{id: clusterIDOf(row.Key), row: row}
+	if was != nil && was.row.BodyRev == row.BodyRev && bytes.Equal(was.row.Facts, row.Facts) {
+		s.labels, s.prices, s.consent, s.why = was.labels, was.prices, was.consent, was.why
+	} else if ad := store.AdvertisementOf(row); ad != nil {
+		s.read(ad)
+	}
+	if row.Account == nil {
+		return s
+	}
+	s.account = row.Account.Account
+	s.heard = row.Ledger != nil && row.Ledger.Phase == store.PhaseActive
+	s.open = s.heard && !row.Closed()
+	s.short = store.ShortHolders(row.Account)
+	return s
+}
+
+func (s *site) read(ad *broker.ClusterAdvertisement) {
+	s.labels = labels.Set(maps.Clone(ad.Labels))
+	if s.labels == nil {
+		s.labels = labels.Set{}
+	}
+	if ad.Spec.Region != "" {
+		s.labels[allocation.LabelRegion] = ad.Spec.Region
+	}
+	if ad.Spec.Provider != "" {
+		s.labels[allocation.LabelProvider] = ad.Spec.Provider
+	}
+	if prices, _, err := allocation.ParsePrices(ad.Spec.Cost, ad.Annotations); err == nil {
+		s.prices = prices
+	}
+	s.why = "its agent says nothing of blueprints"
+	if c := meta.FindStatusCondition(ad.Status.Conditions, broker.ConditionBlueprints); c != nil {
+		s.consent, s.why = c.Status == "True", c.Message
+	}
+}
+
+// alike: the same but for figures.
+func (s *site) alike(o *site) bool {
+	return s.heard == o.heard && s.open == o.open && s.consent == o.consent && s.row.BodyRev == o.row.BodyRev
+}
+
+// roomier: there is more of something than there was.
+func (s *site) roomier(was *site) bool {
+	return slices.ContainsFunc(s.account.Allocatable, func(a allocation.Amount) bool {
+		return s.account.Available(a.Resource) > was.account.Available(a.Resource)
+	})
+}
+
+// closed says why the cluster takes nothing new, "" where it does.
+func (s *site) closed() string {
+	switch {
+	case !s.heard:
+		return "not active"
+	case !s.open:
+		return "cordoned by its provider"
+	case !s.consent:
+		return "runs no blueprints: " + s.why
+	}
+	return ""
+}
+
+// resize changes a hold as Apply would, with what the pods inside use. It says whether Apply would.
+func (f *federation) resize(s *site, from, to, used allocation.Amounts) bool {
+	before, after := from.Max(used), to.Max(used)
+	if added := after.Sub(before).Max(nil); len(added) > 0 {
+		if _, fits := allocation.Fits(&s.account, added); !fits || !s.open {
+			return false
+		}
+	}
+	f.taken[s] = struct{}{}
+	s.account.HeldOrUsed = s.account.HeldOrUsed.Add(after).Sub(before)
+	return true
+}
+
+func clusterIDOf(key string) string {
+	id, _ := broker.ClusterIDOf(strings.TrimPrefix(key, broker.AdvertisementsPrefix))
+	return id
+}

@@ -1,0 +1,101 @@
+package blueprint
+
+import (
+	"fmt"
+	"strings"
+
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
+	"github.com/bourse-dev/bourse/fsm"
+)
+
+// Preview is what a blueprint would come to.
+type Preview struct {
+	// Changes by slice and cluster, in the order of the spec and of cluster IDs.
+	Changes []broker.PlannedChange
+	// Unplaced says of each slice that would not fit now how many instances of how many, and what the
+	// nearest clusters lack.
+	Unplaced []string
+	// Unselected are the indexes of slices whose clusterSelector matches no cluster.
+	Unselected []int
+}
+
+// Plan says what the room would make of the blueprint on this state, all moves made: it is the same
+// function. The blueprint need not be stored, nor its UID be set. Pure, on any goroutine.
+func Plan(p Policy, state *fsm.State, b *broker.Blueprint, now fsm.Millis) Preview {
+	var shares []*share
+	for row := range state.Scan(broker.SlicesPrefix + b.Namespace + "/") {
+		s := shareOf(row)
+		if b.UID != "" && s.record.UID == string(b.UID) && s.record.Blueprint == b.Name {
+			shares = append(shares, s)
+		}
+	}
+	r := reconcile(p, newFederation(state), b, shares, now)
+	var out Preview
+	for i, t := range r.tasks {
+		matches := false
+		for at, after := range t.counts() {
+			matches = matches || t.selector.Matches(r.fed.sites[at].labels)
+			if c, changed := r.planned(t, at, after); changed {
+				out.Changes = append(out.Changes, c)
+			}
+		}
+		if !matches {
+			out.Unselected = append(out.Unselected, i)
+		}
+		switch lack := t.least - sum(t.counts()); {
+		case t.fault != "":
+			out.Unplaced = append(out.Unplaced, fmt.Sprintf("%s: %s", t.spec.Name, t.fault))
+		case lack > 0:
+			out.Unplaced = append(out.Unplaced, fmt.Sprintf("%s: %d of %d instances have no place: %s", t.spec.Name, lack, t.least, r.misses(t)))
+		}
+	}
+	for _, s := range r.strays {
+		if s.record.Instances > 0 {
+			out.Changes = append(out.Changes, broker.PlannedChange{
+				Action: "-", Slice: s.record.Slice, ClusterID: s.record.Cluster, Before: int32(s.record.Instances),
+				Reason: "the blueprint has no such slice any more",
+			})
+		}
+	}
+	return out
+}
+
+// planned is one line of a plan; false: nothing changes there.
+func (r *reconciliation) planned(t *task, at, after int) (broker.PlannedChange, bool) {
+	site, s, before := r.fed.sites[at], t.shares[at], 0
+	if s != nil {
+		before = s.record.Instances
+	}
+	c := broker.PlannedChange{
+		Slice: t.spec.Name, ClusterID: site.id, Before: int32(before), After: int32(after),
+		PricePerHour: broker.FormatPrice(site.prices.Price(t.ask.Times(after))),
+	}
+	switch {
+	case after > before:
+		c.Action, c.Reason = "+", t.spread.Liking(at)
+	case after < before:
+		c.Action, c.Reason = "-", r.whyLess(t, at)
+	case after > 0 && t.fault == "" && !t.runs(s):
+		c.Action, c.Reason = "~", "another size of instances"
+		if was := s.object.Spec.Artifact; was != t.wanted.artifact {
+			c.Reason = strings.Join([]string{was, t.wanted.artifact}, " becomes ")
+		}
+	default:
+		return c, false
+	}
+	return c, true
+}
+
+func (r *reconciliation) whyLess(t *task, at int) string {
+	switch {
+	case r.mustLeave(t, at) || !t.selector.Matches(r.fed.sites[at].labels):
+		return r.missing(t, at)
+	case r.lost(t, at) > 0:
+		return "the cluster has less capacity than it has promised"
+	case !t.joined(at) || t.conflicts(at, r.tasks):
+		return r.missing(t, at)
+	case r.aggressive():
+		return "a better place is elsewhere"
+	}
+	return "fewer instances are wanted"
+}

@@ -1,0 +1,105 @@
+package blueprint
+
+import (
+	"slices"
+
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
+)
+
+// failedRollout names the share of a new version that never got ready, nil where none has failed. The
+// version before is what history says was ready in full; without one there is nothing to go back to.
+func (r *reconciliation) failedRollout() *broker.BlueprintRollback {
+	for _, t := range r.tasks {
+		before := r.versionBefore(t)
+		if before == "" || before == t.wanted.artifact || t.fault != "" {
+			continue
+		}
+		for at, s := range t.shares {
+			if t.have[at] == 0 || s.object.Spec.Image != t.wanted.image || !s.in(broker.SliceFailed) {
+				continue
+			}
+			// A cluster to which the version was not brought, but the slice, may refuse it for other reasons.
+			if s.has(broker.ConditionRefused) && s.object.Spec.Rollout.MaxUnavailable == nil {
+				continue
+			}
+			return &broker.BlueprintRollback{
+				Generation: r.blueprint.Generation, Slice: t.spec.Name, Artifact: t.wanted.artifact,
+				ClusterID: s.record.Cluster, Message: clip(s.status().Message, broker.MaxConditionMessageBytes),
+			}
+		}
+	}
+	return nil
+}
+
+// rollout brings the wanted version to one cluster after another: to the next only when all that runs
+// it is ready. Clusters on which something is broken come first, they have the least to lose.
+func (r *reconciliation) rollout() {
+	var outdated []int
+	for at := range r.fed.sites {
+		for _, t := range r.tasks {
+			s := t.shares[at]
+			if s == nil || t.next[at] == 0 || t.have[at] == 0 || t.fault != "" {
+				continue
+			}
+			if !t.runs(s) {
+				outdated = append(outdated, at)
+			} else if !s.settled() {
+				return
+			}
+		}
+	}
+	outdated = slices.Compact(outdated)
+	slices.SortStableFunc(outdated, func(a, b int) int { return r.unready(b) - r.unready(a) })
+	for _, at := range outdated {
+		if r.turn(at) {
+			return
+		}
+	}
+}
+
+// unready is 1 where instances that should run on the cluster don't.
+func (r *reconciliation) unready(at int) int {
+	for _, t := range r.tasks {
+		if t.have[at] > t.ready[at] {
+			return 1
+		}
+	}
+	return 0
+}
+
+// turn gives the shares of one cluster the wanted version, with as many instances beside as may be and
+// fit. False: there is no room, and no instance may be missing.
+func (r *reconciliation) turn(at int) (turned bool) {
+	for _, t := range r.tasks {
+		s := t.shares[at]
+		if s == nil || t.next[at] == 0 || t.have[at] == 0 || t.fault != "" || t.runs(s) {
+			continue
+		}
+		unavailable, most := r.blueprint.Spec.Rollout.Bounds(int32(t.next[at]))
+		least := 1
+		if unavailable > 0 {
+			least = 0
+		}
+		before, fits := t.surge[at], false
+		t.turned[at] = true
+		for beside := int(most); beside >= least && !fits; beside-- {
+			t.surge[at] = beside
+			fits = r.rehold(t, at)
+		}
+		if !fits {
+			t.turned[at], t.surge[at] = false, before
+			r.blocked = t.spec.Name + ": no room on " + r.fed.sites[at].id + " to change its version"
+			continue
+		}
+		turned = true
+	}
+	return turned
+}
+
+func clip(text string, limit int) string {
+	const mark = "..."
+	if len(text) <= limit {
+		return text
+	}
+	return text[:limit-len(mark)] + mark
+}

@@ -1,0 +1,188 @@
+package blueprint
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bourse-dev/bourse/allocation"
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
+)
+
+// report is the blueprint's status. stuck says why its commands have been refused for too long.
+func (r *reconciliation) report(stuck string) *broker.BlueprintStatus {
+	b := r.blueprint
+	was := &b.Status
+	status := &broker.BlueprintStatus{
+		ObservedGeneration: b.Generation, RolledBack: r.rolledBack, History: was.History,
+		Phase: broker.BlueprintActive,
+	}
+	if was.ObservedGeneration == b.Generation {
+		status.ActivatedAt = was.ActivatedAt
+	}
+	var faults, pending []string
+	complete := true // every instance that is placed runs the version of the spec
+	for _, t := range r.tasks {
+		line := r.reportTask(t)
+		status.Slices = append(status.Slices, line)
+		status.Desired += line.Desired
+		status.Placed += line.Placed
+		status.Ready += line.Ready
+		if line.Message != "" {
+			faults = append(faults, line.Name+": "+line.Message)
+		}
+		if line.Ready < line.Desired {
+			pending = append(pending, fmt.Sprintf("%s: %d of %d ready", line.Name, line.Ready, line.Desired))
+		}
+		steady := t.steady()
+		if !steady && line.Ready >= line.Desired {
+			pending = append(pending, line.Name+": changing")
+		}
+		complete = complete && steady && line.Placed > 0 && t.fault == ""
+	}
+	if r.rolledBack == nil && complete {
+		status.History = r.history()
+	}
+	if back := r.rolledBack; back != nil {
+		faults = append([]string{fmt.Sprintf("generation %d was taken back: %s did not get ready on %s: %s",
+			back.Generation, back.Artifact, back.ClusterID, back.Message)}, faults...)
+	}
+	if r.blocked != "" {
+		faults = append(faults, r.blocked)
+	}
+	if stuck != "" {
+		faults = append(faults, stuck)
+	}
+	switch {
+	case len(faults) > 0:
+		status.Phase, status.Message = broker.BlueprintDegraded, strings.Join(faults, "; ")
+	case len(pending) > 0:
+		status.Phase, status.Message = broker.BlueprintProgressing, strings.Join(pending, "; ")
+	default:
+		status.Message = fmt.Sprintf("%d instances are ready", status.Ready)
+		if status.ActivatedAt == nil {
+			now := metav1.NewMicroTime(timeOf(r.now))
+			status.ActivatedAt = &now
+		}
+	}
+	status.Message = clip(status.Message, broker.MaxConditionMessageBytes)
+	return status
+}
+
+// steady: all that runs is of the wanted version, as many as should, and ready.
+func (t *task) steady() bool {
+	for at, n := range t.next {
+		s := t.shares[at]
+		if n == 0 && t.have[at] == 0 {
+			continue
+		}
+		if s == nil || t.turned[at] || t.have[at] != n || s.record.Instances != n || !t.runs(s) || !s.settled() {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *reconciliation) reportTask(t *task) broker.BlueprintSliceStatus {
+	line := broker.BlueprintSliceStatus{Name: t.spec.Name, Artifact: t.wanted.artifact}
+	var words []string
+	before := r.reasons(t)
+	var price int64
+	for at, n := range t.next {
+		if n == 0 {
+			continue
+		}
+		site, s := r.fed.sites[at], t.shares[at]
+		p := broker.BlueprintPlacement{ClusterID: site.id, Instances: int32(n), Ready: int32(min(n, t.ready[at])), Reason: before[site.id]}
+		if s != nil {
+			if s.observed() {
+				p.State = s.status().State
+			}
+			if s.in(broker.SliceFailed) {
+				words = append(words, site.id+" failed: "+s.status().Message)
+			}
+		}
+		if p.Reason == "" || n > t.have[at] {
+			p.Reason = clip(t.spread.Liking(at), broker.MaxPlacementReasonBytes)
+		}
+		line.Placed += p.Instances
+		line.Ready += p.Ready
+		line.Clusters = append(line.Clusters, p)
+		if one := site.prices.Price(t.askAt(at).Times(n)); price == allocation.Unpriced || one == allocation.Unpriced {
+			price = allocation.Unpriced
+		} else {
+			price += one
+		}
+	}
+	line.Desired = int32(max(t.least, min(t.most, int(line.Placed))))
+	line.PricePerHour = broker.FormatPrice(price)
+	if t.fault != "" {
+		words = append(words, t.fault)
+	}
+	if lack := t.least - sum(t.counts()); lack > 0 && t.fault == "" {
+		words = append(words, fmt.Sprintf("%d of %d instances have no place: %s", lack, t.least, r.misses(t)))
+	}
+	line.Message = clip(strings.Join(words, "; "), broker.MaxConditionMessageBytes)
+	return line
+}
+
+// reasons are what the status says of why the slice is where it is.
+func (r *reconciliation) reasons(t *task) map[string]string {
+	reasons := map[string]string{}
+	for i := range r.blueprint.Status.Slices {
+		if line := &r.blueprint.Status.Slices[i]; line.Name == t.spec.Name {
+			for j := range line.Clusters {
+				reasons[line.Clusters[j].ClusterID] = line.Clusters[j].Reason
+			}
+		}
+	}
+	return reasons
+}
+
+// misses says what the clusters lack, those that lack capacity alone first.
+func (r *reconciliation) misses(t *task) string {
+	if len(r.fed.sites) == 0 {
+		return "no cluster is advertised"
+	}
+	var near, far []string
+	for at, s := range r.fed.sites {
+		switch why := r.missing(t, at); {
+		case why == "":
+		case s.closed() == "" && t.selector.Matches(s.labels):
+			near = append(near, s.id+": "+why)
+		default:
+			far = append(far, s.id+": "+why)
+		}
+	}
+	all := append(near, far...)
+	if more := len(all) - namedMisses; more > 0 {
+		all = append(all[:namedMisses], fmt.Sprintf("%d others", more))
+	}
+	return strings.Join(all, "; ")
+}
+
+// history with what runs now on top, where that is another version than before.
+func (r *reconciliation) history() []broker.BlueprintVersion {
+	was := r.blueprint.Status.History
+	artifacts := map[string]string{}
+	for _, t := range r.tasks {
+		artifacts[t.spec.Name] = t.wanted.artifact
+	}
+	if len(was) > 0 && maps.Equal(was[0].Artifacts, artifacts) {
+		return was
+	}
+	next := []broker.BlueprintVersion{{
+		Generation: r.blueprint.Generation, Artifacts: artifacts, ActiveAt: metav1.NewMicroTime(timeOf(r.now)),
+	}}
+	return append(next, was[:min(len(was), broker.MaxBlueprintHistory-1)]...)
+}
+
+// wanting: more capacity could change something.
+func (r *reconciliation) wanting() bool {
+	return r.blocked != "" || slices.ContainsFunc(r.tasks, func(t *task) bool {
+		return sum(t.next) < t.most || !slices.Equal(t.counts(), t.next)
+	})
+}

@@ -1,0 +1,393 @@
+package blueprint
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
+	"github.com/bourse-dev/bourse/cluster"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// term is the room's work during one leadership term. Events are hints: what they touch is compared
+// with the state, and so is everything at the start and at each resync.
+type term struct {
+	cfg   Config
+	state *fsm.State
+	now   fsm.Millis
+
+	fed    *federation
+	shares map[string]*share              // by row key
+	owned  map[string]map[string]struct{} // owner -> row keys
+
+	dirty  map[string]struct{} // owners to look at in the next round
+	round  []string            // owners of this one, sorted
+	memory map[string]*memory  // by owner
+	resync fsm.Millis
+
+	batch    batch
+	proposed map[*fsm.Txn]proposal
+}
+
+// memory is what a term remembers of one blueprint. A new leader begins without.
+type memory struct {
+	wanting   bool       // more capacity could change something
+	lookAt    fsm.Millis // 0: nothing is due
+	refusals  int        // rounds in a row that Apply refused a command of
+	refusedAt fsm.Millis // since when
+	why       string
+	applied   fsm.Millis        // when the present spec was seen
+	failing   map[string]string // slice keys, and the message they fail with
+}
+
+// proposal is what a proposed command was for.
+type proposal struct {
+	owner string
+	told  []Observation // once it is done
+}
+
+func newTerm(cfg Config, state *fsm.State, now fsm.Millis) *term {
+	t := &term{
+		cfg: cfg, state: state, now: now, fed: newFederation(state),
+		shares: map[string]*share{}, owned: map[string]map[string]struct{}{},
+		dirty: map[string]struct{}{}, memory: map[string]*memory{}, proposed: map[*fsm.Txn]proposal{},
+		resync: now + millis(cfg.Resync),
+	}
+	for row := range state.Scan(broker.SlicesPrefix) {
+		t.note(row.Key, row)
+	}
+	cfg.Observe(Observation{Event: EventBegun})
+	t.touchAll()
+	return t
+}
+
+// Step looks at what changed and proposes what brings the state nearer to the blueprints.
+func (t *term) Step(in cluster.Input) cluster.Output {
+	t.state, t.now, t.batch = in.State, in.Now, batch{}
+	t.fed.reset()
+	t.settle(in.Settled)
+	t.absorb(in.Changes)
+	if t.state.Behaviour() < fsm.ResizeBehaviour {
+		return cluster.Output{Wake: t.now + dormantPoll}
+	}
+	if t.now >= t.resync {
+		t.resync = t.now + millis(t.cfg.Resync)
+		t.touchAll()
+	}
+	for owner, m := range t.memory {
+		if m.lookAt > 0 && m.lookAt <= t.now {
+			m.lookAt = 0
+			t.touch(owner)
+		}
+	}
+	t.reconcileSome()
+	return cluster.Output{Propose: t.batch.items, Wake: t.wake()}
+}
+
+func (t *term) touch(owner string) { t.dirty[owner] = struct{}{} }
+
+func (t *term) touchAll() {
+	for row := range t.state.Scan(broker.BlueprintsPrefix) {
+		if b := store.BlueprintOf(row); b != nil {
+			t.touch(ownerKey(row.Key, string(b.UID)))
+		}
+	}
+	for owner := range t.owned {
+		t.touch(owner)
+	}
+}
+
+// settle learns what became of the last Step's commands.
+func (t *term) settle(settled []cluster.Settled) {
+	refused := map[string]*fsm.Refusal{}
+	for i := range settled {
+		s := &settled[i]
+		p, ok := t.proposed[s.Item.Txn]
+		switch {
+		case !ok || s.Err != nil: // unknown: the term is about to end
+		case s.Result.Refusal != nil:
+			refused[p.owner] = s.Result.Refusal
+			t.observe(p.owner, Observation{Event: EventRefused, Reason: s.Result.Refusal.Kind.String()})
+		default:
+			for _, o := range p.told {
+				t.observe(p.owner, o)
+			}
+			if m := t.memory[p.owner]; m != nil && refused[p.owner] == nil {
+				m.refusals, m.refusedAt, m.why = 0, 0, ""
+			}
+		}
+	}
+	clear(t.proposed)
+	for owner, refusal := range refused {
+		t.refuse(owner, refusal.String())
+	}
+}
+
+// refuse looks at the blueprint again after a pause.
+func (t *term) refuse(owner, why string) {
+	m := t.remember(owner)
+	if m.refusals++; m.refusedAt == 0 {
+		m.refusedAt = t.now
+	}
+	m.why = why
+	pause := t.cfg.BackoffMin
+	for range min(m.refusals-1, 30) {
+		pause = min(2*pause, t.cfg.BackoffMax)
+	}
+	m.look(t.now + pause)
+	t.cfg.Logger.Debug("refused", "blueprint", owner, "why", why)
+}
+
+func (m *memory) look(at fsm.Millis) {
+	if m.lookAt == 0 || at < m.lookAt {
+		m.lookAt = at
+	}
+}
+
+func (t *term) remember(owner string) *memory {
+	m := t.memory[owner]
+	if m == nil {
+		m = &memory{failing: map[string]string{}}
+		t.memory[owner] = m
+	}
+	return m
+}
+
+func (t *term) observe(owner string, o Observation) {
+	o.Namespace, o.Name = namespaceAndName(blueprintKeyOf(owner), broker.BlueprintsPrefix)
+	t.cfg.Observe(o)
+}
+
+// absorb brings the index up to the state and notes whom a change may concern.
+func (t *term) absorb(changes []fsm.Change) {
+	for i := range changes {
+		c := &changes[i]
+		switch key := c.Key(); {
+		case strings.HasPrefix(key, broker.SlicesPrefix):
+			t.note(key, c.After)
+		case strings.HasPrefix(key, broker.BlueprintsPrefix):
+			t.noteBlueprint(c)
+		case strings.HasPrefix(key, broker.AdvertisementsPrefix):
+			t.noteCluster(key, c.After)
+		}
+	}
+}
+
+// note keeps up with a slice's row; nil: it is gone.
+func (t *term) note(key string, row *fsm.Row) {
+	if was := t.shares[key]; was != nil {
+		owner := was.owner()
+		delete(t.shares, key)
+		delete(t.owned[owner], key)
+		if len(t.owned[owner]) == 0 {
+			delete(t.owned, owner)
+		}
+		t.touch(owner)
+	}
+	if row == nil {
+		return
+	}
+	s := shareOf(row)
+	owner := s.owner()
+	t.shares[key] = s
+	if t.owned[owner] == nil {
+		t.owned[owner] = map[string]struct{}{}
+	}
+	t.owned[owner][key] = struct{}{}
+	t.touch(owner)
+}
+
+func (t *term) noteBlueprint(c *fsm.Change) {
+	for _, row := range []*fsm.Row{c.Before, c.After} {
+		if b := store.BlueprintOf(row); b != nil {
+			t.touch(ownerKey(row.Key, string(b.UID)))
+		}
+	}
+	if b := store.BlueprintOf(c.After); b != nil && (c.Before == nil || c.Before.SpecRev != c.After.SpecRev) {
+		t.remember(ownerKey(c.After.Key, string(b.UID))).applied = t.now
+	}
+}
+
+// noteCluster: news of a cluster concern all blueprints, news of its figures those that wait for
+// capacity or are short of it.
+func (t *term) noteCluster(key string, row *fsm.Row) {
+	was := t.fed.site(key)
+	t.fed.set(key, row)
+	is := t.fed.site(key)
+	if was == nil || is == nil || !was.alike(is) {
+		t.touchAll()
+		return
+	}
+	for _, s := range []*site{was, is} {
+		for holder := range s.short {
+			if share := t.shares[holder]; share != nil {
+				t.touch(share.owner())
+			}
+		}
+	}
+	if is.roomier(was) {
+		for owner, m := range t.memory {
+			if m.wanting {
+				t.touch(owner)
+			}
+		}
+	}
+}
+
+// wake is when to step again: at once where something was left, else when something is due.
+func (t *term) wake() fsm.Millis {
+	if len(t.round) > 0 || len(t.dirty) > 0 {
+		return t.now
+	}
+	next := t.resync
+	for _, m := range t.memory {
+		if m.lookAt > 0 {
+			next = min(next, m.lookAt)
+		}
+	}
+	return next
+}
+
+// reconcileSome looks at dirty blueprints, in rounds: one that keeps changing can't keep others waiting.
+func (t *term) reconcileSome() {
+	if len(t.round) == 0 {
+		t.round = slices.Sorted(maps.Keys(t.dirty))
+		clear(t.dirty)
+	}
+	for n := 0; n < maxReconciled && len(t.round) > 0; n++ {
+		owner := t.round[0]
+		if !t.reconcile(owner) {
+			return // the entry is full: it is looked at again in the next Step
+		}
+		delete(t.dirty, owner)
+		t.round = t.round[1:]
+	}
+}
+
+// reconcile proposes what brings one blueprint nearer to its spec. False: not all of it had room.
+func (t *term) reconcile(owner string) bool {
+	start := t.cfg.Clock()
+	row := t.state.Row(blueprintKeyOf(owner))
+	b := store.BlueprintOf(row)
+	shares := make([]*share, 0, len(t.owned[owner]))
+	for _, key := range slices.Sorted(maps.Keys(t.owned[owner])) {
+		shares = append(shares, t.shares[key])
+	}
+	if b == nil || ownerKey(row.Key, string(b.UID)) != owner {
+		return t.unload(owner, shares)
+	}
+	m := t.remember(owner)
+	r := reconcile(t.cfg.Policy, t.fed, b, shares, t.now)
+	for i := range r.changes {
+		if !t.propose(owner, &r.changes[i], row) {
+			return false
+		}
+	}
+	if m.wanting = r.wanting(); r.retryAt > 0 {
+		m.look(r.retryAt)
+	}
+	wrote, full := t.proposeStatus(owner, row, r, m)
+	if full {
+		return false
+	}
+	if r.moved > 0 {
+		t.observe(owner, Observation{Event: EventMoved, Count: r.moved})
+	}
+	reason := "unchanged"
+	if wrote || len(r.changes) > 0 {
+		reason = "changed"
+	}
+	t.noteFailures(owner, m, shares)
+	t.observe(owner, Observation{Event: EventReconciled, Reason: reason, Took: t.cfg.Clock().Sub(start)})
+	return true
+}
+
+// unload takes the slices of a blueprint that is gone off their clusters.
+func (t *term) unload(owner string, shares []*share) bool {
+	if len(shares) == 0 {
+		if t.memory[owner] != nil {
+			delete(t.memory, owner)
+			t.observe(owner, Observation{Event: EventGone})
+		}
+		return true
+	}
+	r := &reconciliation{Policy: t.cfg.Policy, now: t.now, fed: t.fed, blueprint: &broker.Blueprint{}, strays: shares}
+	r.instruct()
+	for i := range r.changes {
+		if !t.propose(owner, &r.changes[i], nil) {
+			return false
+		}
+	}
+	if m := t.remember(owner); r.retryAt > 0 {
+		m.look(r.retryAt)
+	}
+	return true
+}
+
+func (t *term) propose(owner string, c *change, blueprint *fsm.Row) bool {
+	if c.delete && len(c.share.object.Finalizers) > 0 {
+		return true // somebody else has to be told first
+	}
+	txn := c.txn(blueprint, t.now)
+	if !t.batch.add(txn) {
+		return false
+	}
+	t.proposed[txn] = proposal{owner: owner}
+	return true
+}
+
+// proposeStatus writes the status where it differs.
+func (t *term) proposeStatus(owner string, row *fsm.Row, r *reconciliation, m *memory) (wrote, full bool) {
+	stuck := ""
+	if m.refusedAt > 0 && t.now >= m.refusedAt+millis(t.cfg.Timeout) {
+		stuck = "refused for " + (time.Duration(t.now-m.refusedAt) * time.Millisecond).Truncate(time.Minute).String() + ": " + m.why
+	}
+	status := r.report(stuck)
+	t.observe(owner, Observation{Event: EventStatus, Desired: status.Desired, Ready: status.Ready})
+	facts, err := store.BlueprintFacts(row, status, t.now)
+	if err != nil || bytes.Equal(facts, row.Facts) {
+		return false, false
+	}
+	txn := &fsm.Txn{
+		Guards: []fsm.Guard{fsm.GuardSpec(row), {Key: row.Key, Part: fsm.PartFacts, Revision: row.FactsRev}},
+		Writes: []fsm.Write{{Key: row.Key, Facts: facts}},
+	}
+	if !t.batch.add(txn) {
+		return false, true
+	}
+	var told []Observation
+	if status.ActivatedAt != nil && (r.blueprint.Status.ActivatedAt == nil || r.blueprint.Status.ObservedGeneration != status.ObservedGeneration) {
+		applied := m.applied
+		if applied == 0 {
+			applied = fsm.Millis(r.blueprint.CreationTimestamp.UnixMilli())
+		}
+		told = append(told, Observation{Event: EventActivated, Took: time.Duration(max(0, t.now-applied)) * time.Millisecond})
+	}
+	t.proposed[txn] = proposal{owner: owner, told: told}
+	return true, false
+}
+
+// noteFailures tells of shares that have failed since the last look.
+func (t *term) noteFailures(owner string, m *memory, shares []*share) {
+	failing := map[string]string{}
+	for _, s := range shares {
+		if !s.in(broker.SliceFailed) {
+			continue
+		}
+		message := s.status().Message
+		if failing[s.row.Key] = message; m.failing[s.row.Key] == message {
+			continue
+		}
+		reason := "Failed"
+		if s.has(broker.ConditionRefused) {
+			reason = broker.ConditionRefused
+		}
+		t.cfg.Logger.Warn("a slice has failed", "key", s.row.Key, "reason", reason, "message", message)
+		t.observe(owner, Observation{Event: EventFailed, Reason: reason})
+	}
+	m.failing = failing
+}
