@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
@@ -117,4 +119,30 @@ func (r *reporter) logDrifts(stands *broker.ClusterAdvertisement) {
 			"what", d.what, "flag", d.given, "stands", d.stands,
 			"hint", "kubectl edit clusteradvertisement "+r.name)
 	}
+}
+
+// declare says in the advertisement which blueprints may run here, each time before a session is opened: another agent may
+// have spoken meanwhile. An exchange that takes no such word is spoken to all the same.
+func (r *reporter) declare(ctx context.Context) error {
+	stands, err := r.exchange.advertisement(ctx, r.name)
+	if err != nil {
+		return fmt.Errorf("get advertisement %s: %w", r.name, err)
+	}
+	conditions := stands.Status.Conditions
+	allowed := metav1.Condition{
+		Type: broker.ConditionBlueprints, Status: metav1.ConditionFalse, Reason: "NotConsented",
+		Message: r.config.Blueprints.words(), LastTransitionTime: metav1.NewTime(r.clock.Now().UTC().Truncate(time.Second)),
+	}
+	if r.config.Blueprints.given() {
+		allowed.Status, allowed.Reason = metav1.ConditionTrue, "Consented"
+	}
+	if !meta.SetStatusCondition(&conditions, allowed) {
+		return nil
+	}
+	err = r.exchange.patchStatus(ctx, advertisements, "", r.name, map[string]any{"conditions": conditions}, &broker.ClusterAdvertisement{})
+	if err == nil || answered(err) == 0 || apierrors.IsNotFound(err) {
+		return err
+	}
+	r.complain("exchange takes no condition "+broker.ConditionBlueprints, err)
+	return nil
 }

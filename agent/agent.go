@@ -1,6 +1,7 @@
 // Package agent is the member cluster's side of the exchange: it measures what its cluster has
-// to spare, reports it, and tells its operators what was granted and lent. It only ever dials
-// out, writes nothing into the member cluster, and decides nothing: an exchange that is away
+// to spare, reports it, tells its operators what was granted and lent, and runs the slices of
+// blueprints to which the cluster has consented. It only ever dials out, writes nothing into the
+// member cluster but those slices' Deployments, and decides nothing: an exchange that is away
 // changes nothing here.
 package agent
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -91,13 +93,31 @@ func run(ctx context.Context, config *Config, member kubernetes.Interface, excha
 	}
 	reporter := newReporter(config, exchange, ledger, toMember, metrics)
 	follow(func() { reporter.run(ctx) })
+
+	book := newSliceBook(config.ClusterID, ledger)
+	follow(func() {
+		toBroker.follow(ctx, "slices", nil, exchange.slicesOf(config.ClusterID), &broker.Slice{}, book.sliceStore())
+	})
+	follow(func() {
+		toMember.follow(ctx, "instances", member, listInstances(member), &corev1.Pod{}, book.podStore())
+	})
+	// Rights that are missing in one namespace don't make the cluster's figures doubtful.
+	toWorkloads := newReach("member cluster", config.Clock, config.Logger, metrics.workloadsSeen)
+	for _, namespace := range config.Blueprints.scopes() {
+		follow(func() {
+			toWorkloads.follow(ctx, scopeOf(namespace), member, listWorkloads(member, namespace, config.ClusterID), &appsv1.Deployment{}, book.workloadStore(namespace))
+		})
+	}
+	driver := newDriver(config, book, member, exchange, reporter.speaks, metrics)
+	driver.toMember, driver.toBroker = toMember, toBroker
+	follow(func() { driver.run(ctx) })
 	return group.Wait()
 }
 
 // discoverID asks the member cluster for an id that is the same after a restart. It tries until
 // ctx ends, and returns "" then.
 func discoverID(ctx context.Context, config *Config, member kubernetes.Interface) (string, error) {
-	pace := session{jitter: rand.Float64}
+	pace := backoff{jitter: rand.Float64}
 	for ctx.Err() == nil {
 		asking, cancel := context.WithTimeout(ctx, requestTimeout)
 		namespace, err := member.CoreV1().Namespaces().Get(asking, metav1.NamespaceSystem, metav1.GetOptions{})

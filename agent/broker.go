@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -20,6 +22,7 @@ const (
 	userAgent      = "bourse-agent"
 	advertisements = "clusteradvertisements"
 	reservations   = "reservations"
+	slicesResource = "slices"
 )
 
 // exchange is the agent's client: the few requests an agent makes, each bounded by
@@ -78,4 +81,22 @@ func once(ctx context.Context, request *rest.Request, into runtime.Object) error
 // value: what an agent is allowed to see is decided by these selectors.
 func (e *exchange) reservationsWhere(field, value string) *cache.ListWatch {
 	return cache.NewListWatchFromClient(e.rest, reservations, metav1.NamespaceAll, fields.OneTermEqualSelector(field, value))
+}
+
+// slicesOf lists and watches the slices of a cluster, in all namespaces.
+func (e *exchange) slicesOf(clusterID string) *cache.ListWatch {
+	return cache.NewListWatchFromClient(e.rest, slicesResource, metav1.NamespaceAll, fields.OneTermEqualSelector("spec.clusterID", clusterID))
+}
+
+// patchStatus changes some fields of an object's status, whatever the others are.
+func (e *exchange) patchStatus(ctx context.Context, resource, namespace, name string, fields any, into runtime.Object) error {
+	body, err := json.Marshal(map[string]any{"status": fields})
+	if err != nil {
+		return fmt.Errorf("encode status: %w", err)
+	}
+	request := e.rest.Patch(types.MergePatchType).Resource(resource).Name(name).SubResource("status").Body(body)
+	if namespace != "" {
+		request = request.Namespace(namespace)
+	}
+	return once(ctx, request, into)
 }

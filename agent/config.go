@@ -39,6 +39,9 @@ type Config struct {
 	Labels   map[string]string
 	Costs    map[string]string // as spec.cost: cpu, memory, ..., or perHour, and currency
 
+	// Blueprints says which blueprints may run in the member cluster: none unless it says so.
+	Blueprints Consent
+
 	// HeartbeatEvery is the longest silence of a healthy agent.
 	HeartbeatEvery time.Duration
 	// PublishWithin is how long changes are gathered before they are reported.
@@ -85,6 +88,7 @@ func (c *Config) Validate() error {
 	if c.PublishWithin < 0 || c.PublishWithin > MaxPublishWithin {
 		fault("publish delay %s: must be within 0 and %s", c.PublishWithin, MaxPublishWithin)
 	}
+	faults = append(faults, c.Blueprints.faults()...)
 	faults = append(faults, c.advertisementFaults()...)
 	if c.Logger == nil {
 		fault("logger: missing")

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,19 +16,47 @@ type facts struct {
 	allocatable allocation.Amounts
 	allocated   allocation.Amounts
 	largestFree allocation.Amounts
+	use         []holdUse // by namespace and name
+}
+
+// holdUse is what the pods inside a hold request; it is part of allocated.
+type holdUse struct {
+	hold
+	used allocation.Amounts
 }
 
 func (f facts) equal(o facts) bool {
-	return f.allocatable.Equal(o.allocatable) && f.allocated.Equal(o.allocated) && f.largestFree.Equal(o.largestFree)
+	return f.allocatable.Equal(o.allocatable) && f.allocated.Equal(o.allocated) && f.largestFree.Equal(o.largestFree) &&
+		slices.EqualFunc(f.use, o.use, func(a, b holdUse) bool { return a.hold == b.hold && a.used.Equal(b.used) })
 }
 
 // report puts the facts into the words of the API.
 func (f facts) report() broker.FactsReport {
-	return broker.FactsReport{
+	report := broker.FactsReport{
 		Allocatable: resourceList(f.allocatable),
 		Allocated:   resourceList(f.allocated),
 		LargestFree: resourceList(f.largestFree),
 	}
+	for _, u := range f.use {
+		report.Use = append(report.Use, broker.HoldUse{
+			Kind: broker.HolderSlice, Namespace: u.namespace, Name: u.name, Fence: u.fence, Used: resourceList(u.used),
+		})
+	}
+	return report
+}
+
+// usesOf sorts the use and cuts it to what a report may carry; what is cut stays allocated.
+func usesOf(byHold map[hold]tally, names []string) []holdUse {
+	var uses []holdUse
+	for h, used := range byHold {
+		if amounts := used.amounts(names); len(amounts) > 0 {
+			uses = append(uses, holdUse{h, amounts})
+		}
+	}
+	slices.SortFunc(uses, func(a, b holdUse) int {
+		return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+	})
+	return uses[:min(len(uses), broker.MaxHoldUse)]
 }
 
 func resourceList(amounts allocation.Amounts) corev1.ResourceList {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
@@ -29,6 +31,9 @@ type fakeExchange struct {
 	reports      []broker.FactsReport
 	created      int
 	reservations map[string]*broker.Reservation
+	slices       map[string]*broker.Slice
+	told         []broker.SliceStatus // every write of a slice's status
+	refuseStatus bool
 	revision     int64
 	compacted    int64 // watches from before end with 410
 	events       []fakeEvent
@@ -39,7 +44,7 @@ type fakeExchange struct {
 
 type fakeEvent struct {
 	kind     watch.EventType
-	object   *broker.Reservation
+	object   runtime.Object
 	revision int64
 }
 
@@ -51,6 +56,7 @@ func newFakeExchange(t *testing.T) *fakeExchange {
 		adverts:      map[string]*broker.ClusterAdvertisement{},
 		sessions:     map[string]string{},
 		reservations: map[string]*broker.Reservation{},
+		slices:       map[string]*broker.Slice{},
 		revision:     1,
 		news:         make(chan struct{}),
 		cut:          make(chan struct{}),
@@ -59,7 +65,10 @@ func newFakeExchange(t *testing.T) *fakeExchange {
 	mux.HandleFunc("GET "+fakeRoot+"/clusteradvertisements/{name}", e.getAdvertisement)
 	mux.HandleFunc("POST "+fakeRoot+"/clusteradvertisements", e.createAdvertisement)
 	mux.HandleFunc("POST "+fakeRoot+"/clusteradvertisements/{name}/facts", e.takeFacts)
+	mux.HandleFunc("PATCH "+fakeRoot+"/clusteradvertisements/{name}/status", e.takeCondition)
 	mux.HandleFunc("GET "+fakeRoot+"/reservations", e.readReservations)
+	mux.HandleFunc("GET "+fakeRoot+"/slices", e.readSlices)
+	mux.HandleFunc("PATCH "+fakeRoot+"/namespaces/{namespace}/slices/{name}/status", e.takeSliceStatus)
 	e.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e.mu.Lock()
 		away := e.away
@@ -211,35 +220,72 @@ func (e *fakeExchange) takeFacts(w http.ResponseWriter, r *http.Request) {
 // readReservations lists and watches by the two selectors that agents may use.
 func (e *fakeExchange) readReservations(w http.ResponseWriter, r *http.Request) {
 	field, value, _ := strings.Cut(r.URL.Query().Get("fieldSelector"), "=")
-	matches := func(v *broker.Reservation) bool {
-		return field == requester.field && v.Spec.RequesterID == value ||
-			field == provider.field && v.Status.TargetClusterID == value
-	}
 	if field != requester.field && field != provider.field {
 		refuse(w, http.StatusForbidden, metav1.StatusReasonForbidden)
 		return
 	}
+	e.read(w, r, &broker.Reservation{}, func(object runtime.Object) bool {
+		v, ok := object.(*broker.Reservation)
+		return ok && (field == requester.field && v.Spec.RequesterID == value || field == provider.field && v.Status.TargetClusterID == value)
+	})
+}
+
+func (e *fakeExchange) readSlices(w http.ResponseWriter, r *http.Request) {
+	field, value, _ := strings.Cut(r.URL.Query().Get("fieldSelector"), "=")
+	if field != "spec.clusterID" {
+		refuse(w, http.StatusForbidden, metav1.StatusReasonForbidden)
+		return
+	}
+	e.read(w, r, &broker.Slice{}, func(object runtime.Object) bool {
+		v, ok := object.(*broker.Slice)
+		return ok && v.Spec.ClusterID == value
+	})
+}
+
+func (e *fakeExchange) read(w http.ResponseWriter, r *http.Request, example runtime.Object, matches func(runtime.Object) bool) {
 	if r.URL.Query().Get("watch") == "" {
-		e.listReservations(w, matches)
+		e.list(w, example, matches)
 		return
 	}
 	from, _ := strconv.ParseInt(r.URL.Query().Get("resourceVersion"), 10, 64)
-	e.watchReservations(w, r, matches, from)
+	e.watch(w, r, example, matches, from)
 }
 
-func (e *fakeExchange) listReservations(w http.ResponseWriter, matches func(*broker.Reservation) bool) {
+// all is every object; the lock is held.
+func (e *fakeExchange) all() (all []runtime.Object) {
+	for _, v := range e.reservations {
+		all = append(all, v)
+	}
+	for _, v := range e.slices {
+		all = append(all, v)
+	}
+	return all
+}
+
+func (e *fakeExchange) list(w http.ResponseWriter, example runtime.Object, matches func(runtime.Object) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	out := &broker.ReservationList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(e.revision, 10)}}
-	for _, v := range e.reservations {
-		if matches(v) {
-			out.Items = append(out.Items, *v)
+	meta := metav1.ListMeta{ResourceVersion: strconv.FormatInt(e.revision, 10)}
+	reservations, slices := &broker.ReservationList{ListMeta: meta}, &broker.SliceList{ListMeta: meta}
+	for _, object := range e.all() {
+		if !matches(object) {
+			continue
+		}
+		switch v := object.(type) {
+		case *broker.Reservation:
+			reservations.Items = append(reservations.Items, *v)
+		case *broker.Slice:
+			slices.Items = append(slices.Items, *v)
 		}
 	}
-	reply(w, http.StatusOK, out)
+	if _, ok := example.(*broker.Slice); ok {
+		reply(w, http.StatusOK, slices)
+		return
+	}
+	reply(w, http.StatusOK, reservations)
 }
 
-func (e *fakeExchange) watchReservations(w http.ResponseWriter, r *http.Request, matches func(*broker.Reservation) bool, from int64) {
+func (e *fakeExchange) watch(w http.ResponseWriter, r *http.Request, example runtime.Object, matches func(runtime.Object) bool, from int64) {
 	stream := json.NewEncoder(w)
 	send := func(kind watch.EventType, object any) {
 		_ = stream.Encode(map[string]any{"type": kind, "object": object})
@@ -255,15 +301,15 @@ func (e *fakeExchange) watchReservations(w http.ResponseWriter, r *http.Request,
 	cut := e.cut
 	if initial {
 		from = e.revision
-		for _, v := range e.reservations {
+		for _, v := range e.all() {
 			if matches(v) {
 				send(watch.Added, typed(v))
 			}
 		}
-		end := typed(&broker.Reservation{}).(*broker.Reservation)
-		end.ResourceVersion = strconv.FormatInt(e.revision, 10)
-		end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
-		send(watch.Bookmark, end)
+		end := example.DeepCopyObject().(metav1.Object)
+		end.SetResourceVersion(strconv.FormatInt(e.revision, 10))
+		end.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+		send(watch.Bookmark, typed(end.(runtime.Object)))
 	}
 	e.mu.Unlock()
 	for {
@@ -287,12 +333,91 @@ func (e *fakeExchange) watchReservations(w http.ResponseWriter, r *http.Request,
 	}
 }
 
-func typed(object any) any {
-	if r, ok := object.(*broker.Reservation); ok {
-		r = r.DeepCopy()
-		r.APIVersion, r.Kind = broker.SchemeGroupVersion.String(), "Reservation"
-		return r
+// putSlice stores a slice as the leader writes it: what the agent said of it stays.
+func (e *fakeExchange) putSlice(s *broker.Slice) {
+	e.with(func() {
+		s = s.DeepCopy()
+		key := s.Namespace + "/" + s.Name
+		kind := watch.Added
+		if old := e.slices[key]; old != nil {
+			kind = watch.Modified
+			s.UID, s.Generation, s.Status = old.UID, old.Generation+1, old.Status
+		}
+		e.keep(kind, key, s)
+	})
+}
+
+// keep stores a slice and tells the watches; the lock is held.
+func (e *fakeExchange) keep(kind watch.EventType, key string, s *broker.Slice) {
+	e.revision++
+	s.ResourceVersion = strconv.FormatInt(e.revision, 10)
+	if kind == watch.Deleted {
+		delete(e.slices, key)
+	} else {
+		e.slices[key] = s
 	}
+	e.events = append(e.events, fakeEvent{kind, s, e.revision})
+}
+
+func (e *fakeExchange) removeSlice(key string) {
+	e.with(func() { e.keep(watch.Deleted, key, e.slices[key].DeepCopy()) })
+}
+
+func (e *fakeExchange) slice(key string) *broker.Slice {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.slices[key].DeepCopy()
+}
+
+func (e *fakeExchange) takeSliceStatus(w http.ResponseWriter, r *http.Request) {
+	patch := struct{ Status broker.SliceStatus }{}
+	if json.NewDecoder(r.Body).Decode(&patch) != nil || r.Header.Get("Content-Type") != string(types.MergePatchType) {
+		refuse(w, http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType)
+		return
+	}
+	var stored *broker.Slice
+	e.with(func() {
+		key := r.PathValue("namespace") + "/" + r.PathValue("name")
+		if e.slices[key] == nil || e.refuseStatus {
+			return
+		}
+		stored = e.slices[key].DeepCopy()
+		fence := stored.Status.Fence
+		stored.Status = patch.Status
+		stored.Status.Fence = fence // the ledger's
+		e.told = append(e.told, patch.Status)
+		e.keep(watch.Modified, key, stored)
+	})
+	if stored == nil {
+		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound)
+		return
+	}
+	reply(w, http.StatusOK, typed(stored))
+}
+
+func (e *fakeExchange) takeCondition(w http.ResponseWriter, r *http.Request) {
+	patch := struct {
+		Status broker.ClusterAdvertisementStatus
+	}{}
+	err := json.NewDecoder(r.Body).Decode(&patch)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a := e.adverts[r.PathValue("name")]
+	if a == nil || err != nil {
+		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound)
+		return
+	}
+	a.Status.Conditions = patch.Status.Conditions
+	reply(w, http.StatusOK, a)
+}
+
+func typed(object runtime.Object) runtime.Object {
+	object = object.DeepCopyObject()
+	kind := "Reservation"
+	if _, ok := object.(*broker.Slice); ok {
+		kind = "Slice"
+	}
+	object.GetObjectKind().SetGroupVersionKind(broker.SchemeGroupVersion.WithKind(kind))
 	return object
 }
 
@@ -302,6 +427,8 @@ func reply(w http.ResponseWriter, status int, object any) {
 		o.APIVersion, o.Kind = broker.SchemeGroupVersion.String(), "ClusterAdvertisement"
 	case *broker.FactsReport:
 		o.APIVersion, o.Kind = broker.SchemeGroupVersion.String(), "FactsReport"
+	case *broker.SliceList:
+		o.APIVersion, o.Kind = broker.SchemeGroupVersion.String(), "SliceList"
 	case *broker.ReservationList:
 		o.APIVersion, o.Kind = broker.SchemeGroupVersion.String(), "ReservationList"
 	}

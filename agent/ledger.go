@@ -8,8 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/allocation"
 )
 
-// ledger is what the agent remembers of its cluster: one sum for each node, and for each pod
-// where it counts and how much. A pod event costs the same in a cluster of any size.
+// ledger is what the agent remembers of its cluster: one sum for each node, one for each workload
+// that has pods there, and for each pod where it counts and how much. A pod event costs the same
+// in a cluster of any size.
 //
 // All methods may be called from any goroutine. Nodes and pods may come in any order: a pod on
 // a node that isn't known yet waits there until it is.
@@ -22,6 +23,7 @@ type ledger struct {
 	mu         sync.Mutex
 	nodes      map[string]*nodeSum
 	pods       map[string]podSum
+	holds      map[string]hold   // by workload: what its pods use counts as the hold's use
 	names      map[string]string // each resource name once in memory
 	nodesKnown bool
 	podsKnown  bool
@@ -34,6 +36,7 @@ type nodeSum struct {
 	usable      bool
 	allocatable allocation.Amounts
 	requested   tally
+	inside      map[string]tally // of requested, by workload: what pods of slices request
 	pods        int
 }
 
@@ -46,12 +49,20 @@ type nodeState struct {
 // podShare is what one pod takes, and where.
 type podShare struct {
 	node     string
+	workload string // of a slice; empty: the cluster's own
 	requests allocation.Amounts
+}
+
+// hold is what a workload's pods may count as use of.
+type hold struct {
+	namespace, name string // of the slice
+	fence           int64  // 0: holds nothing
 }
 
 // podSum is a podShare that has been added to its node's sum.
 type podSum struct {
 	on       *nodeSum
+	workload string
 	requests allocation.Amounts
 }
 
@@ -61,6 +72,7 @@ func newLedger() *ledger {
 		synced:  make(chan struct{}),
 		nodes:   map[string]*nodeSum{},
 		pods:    map[string]podSum{},
+		holds:   map[string]hold{},
 		names:   map[string]string{},
 	}
 }
@@ -123,13 +135,13 @@ func (l *ledger) setPod(key string, share podShare) {
 
 func (l *ledger) putPod(key string, share podShare) {
 	old, known := l.pods[key]
-	if known && old.on.name == share.node && old.requests.Equal(share.requests) {
+	if known && old.on.name == share.node && old.workload == share.workload && old.requests.Equal(share.requests) {
 		return
 	}
 	l.forgetPod(key)
 	n := l.node(share.node)
-	pod := podSum{on: n, requests: l.intern(share.requests)}
-	n.requested.add(pod.requests, 1)
+	pod := podSum{on: n, workload: strings.Clone(share.workload), requests: l.intern(share.requests)}
+	n.count(pod, 1)
 	n.pods++
 	l.pods[key] = pod
 	if n.usable {
@@ -151,12 +163,50 @@ func (l *ledger) forgetPod(key string) {
 	}
 	delete(l.pods, key)
 	n := pod.on
-	n.requested.add(pod.requests, -1)
+	n.count(pod, -1)
 	n.pods--
 	if n.usable {
 		l.wake()
 	}
 	l.sweep(n)
+}
+
+// count adds a pod to the node's sums, or takes it off.
+func (n *nodeSum) count(pod podSum, sign int64) {
+	n.requested.add(pod.requests, sign)
+	if pod.workload == "" {
+		return
+	}
+	if n.inside[pod.workload] == nil {
+		if n.inside == nil {
+			n.inside = map[string]tally{}
+		}
+		n.inside[pod.workload] = tally{}
+	}
+	n.inside[pod.workload].add(pod.requests, sign)
+	if len(n.inside[pod.workload]) == 0 {
+		delete(n.inside, pod.workload)
+	}
+}
+
+// setHold learns what the pods of a workload are inside of.
+func (l *ledger) setHold(workload string, h hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.holds[workload] != h {
+		l.holds[workload] = h
+		l.wake()
+	}
+}
+
+// dropHold forgets it: from then on those pods are the cluster's own.
+func (l *ledger) dropHold(workload string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, known := l.holds[workload]; known {
+		delete(l.holds, workload)
+		l.wake()
+	}
 }
 
 // replacePods is setPod of all there are, and dropPod of all others.
@@ -180,6 +230,7 @@ func (l *ledger) measure() facts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	allocatable, allocated, largest := tally{}, tally{}, tally{}
+	use := map[hold]tally{}
 	for _, n := range l.nodes {
 		if !n.usable {
 			continue
@@ -193,9 +244,19 @@ func (l *ledger) measure() facts {
 				largest[a.Resource] = max(largest[a.Resource], a.Value-requested)
 			}
 		}
+		for workload, inside := range n.inside {
+			if h := l.holds[workload]; h.fence > 0 {
+				if use[h] == nil {
+					use[h] = tally{}
+				}
+				for _, a := range n.allocatable {
+					use[h][a.Resource] += inside[a.Resource] // as in allocated, of which it is a part
+				}
+			}
+		}
 	}
 	names := allocatable.reportable()
-	return facts{allocatable.amounts(names), allocated.amounts(names), largest.amounts(names)}
+	return facts{allocatable.amounts(names), allocated.amounts(names), largest.amounts(names), usesOf(use, names)}
 }
 
 // size returns how many nodes count, and how many pods are known.

@@ -2,6 +2,9 @@ package agent
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,10 +19,12 @@ import (
 type world struct {
 	nodes map[string]*corev1.Node
 	pods  map[string]*corev1.Pod
+	holds map[string]hold
 }
 
 func (w world) count() facts {
 	sums := [3]map[string]int64{{}, {}, {}}
+	used := map[hold]map[string]int64{}
 	for _, n := range w.nodes {
 		if !usable(n) {
 			continue
@@ -30,6 +35,12 @@ func (w world) count() facts {
 			for _, p := range w.pods {
 				if p.Spec.NodeName == n.Name && occupies(p) {
 					requested += effectiveRequests(p).Get(string(name))
+					if h := w.holds[workloadOf(p)]; h.fence > 0 {
+						if used[h] == nil {
+							used[h] = map[string]int64{}
+						}
+						used[h][string(name)] += effectiveRequests(p).Get(string(name))
+					}
 				}
 			}
 			sums[0][string(name)] += have
@@ -44,7 +55,13 @@ func (w world) count() facts {
 		}
 		return allocation.NewAmounts(out...)
 	}
-	return facts{vector(sums[0]), vector(sums[1]), vector(sums[2])}
+	var use []holdUse
+	for _, h := range slices.SortedFunc(maps.Keys(used), func(a, b hold) int { return strings.Compare(a.name, b.name) }) {
+		if sum := vector(used[h]); len(sum) > 0 {
+			use = append(use, holdUse{h, sum})
+		}
+	}
+	return facts{vector(sums[0]), vector(sums[1]), vector(sums[2]), use}
 }
 
 func drawNode(t *rapid.T, name string) *corev1.Node {
@@ -64,6 +81,9 @@ func drawPod(t *rapid.T, name string) *corev1.Pod {
 	if rapid.Bool().Draw(t, "more") {
 		p.Spec.InitContainers = []corev1.Container{container("memory", "100Mi"), sidecar("nvidia.com/gpu", "1")}
 	}
+	if slice := rapid.SampledFrom([]string{"", "", "web", "db"}).Draw(t, "slice"); slice != "" {
+		instanceOf(p, slice)
+	}
 	p.Status.Phase = rapid.SampledFrom([]corev1.PodPhase{corev1.PodRunning, corev1.PodPending, corev1.PodFailed}).Draw(t, "phase")
 	return p
 }
@@ -71,7 +91,7 @@ func drawPod(t *rapid.T, name string) *corev1.Pod {
 func TestTheLedgerEqualsAFullRecount(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		w := world{map[string]*corev1.Node{}, map[string]*corev1.Pod{}}
+		w := world{map[string]*corev1.Node{}, map[string]*corev1.Pod{}, map[string]hold{}}
 		l := newLedger()
 		nodes, pods := nodeStore{l}, podStore{l}
 		nodeName := rapid.SampledFrom([]string{"a", "b", "c"})
@@ -97,6 +117,17 @@ func TestTheLedgerEqualsAFullRecount(t *testing.T) {
 				name := podName.Draw(t, "name")
 				delete(w.pods, name)
 				ok(pods.Delete(podOn("", name)))
+			},
+			"set hold": func(t *rapid.T) {
+				name := rapid.SampledFrom([]string{"web", "db"}).Draw(t, "slice")
+				h := hold{"default", name, rapid.Int64Range(0, 3).Draw(t, "fence")}
+				w.holds[workloadKey("default", name)] = h
+				l.setHold(workloadKey("default", name), h)
+			},
+			"drop hold": func(t *rapid.T) {
+				key := workloadKey("default", rapid.SampledFrom([]string{"web", "db"}).Draw(t, "slice"))
+				delete(w.holds, key)
+				l.dropHold(key)
 			},
 			"list nodes again": func(t *rapid.T) {
 				var all []any
@@ -144,6 +175,7 @@ func requireNothingKept(t *rapid.T, w world, l *ledger) {
 		require.GreaterOrEqual(t, n.pods, 0)
 		if n.pods == 0 {
 			require.Empty(t, n.requested, name)
+			require.Empty(t, n.inside, name)
 		}
 	}
 }
@@ -235,6 +267,29 @@ func TestAReportCarriesNoMoreResourcesThanTheExchangeTakes(t *testing.T) {
 	require.Contains(t, report.Allocatable, corev1.ResourcePods)
 	report.Session = "2f1c5a52-31a3-4c8a-9d0e-0d8d3f0a6c11"
 	require.Empty(t, broker.ValidateFactsReport(&report))
+}
+
+func TestWhatPodsInsideAHoldRequestIsReportedAsItsUse(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	require.NoError(t, nodeStore{l}.Add(readyNode("a")))
+	require.NoError(t, podStore{l}.Add(podOn("a", "own", container("cpu", "1"))))
+	require.NoError(t, podStore{l}.Add(instanceOf(podOn("a", "inside", container("cpu", "500m")), "web")))
+	require.Empty(t, l.measure().use, "nothing is held yet")
+	l.setHold("default/web", hold{"default", "web", 7})
+	report := l.measure().report()
+	require.Equal(t, "1500m", report.Allocated.Cpu().String(), "the exchange takes use off")
+	require.Len(t, report.Use, 1)
+	require.Equal(t, []any{broker.HolderSlice, "default", "web", int64(7)},
+		[]any{report.Use[0].Kind, report.Use[0].Namespace, report.Use[0].Name, report.Use[0].Fence})
+	require.Equal(t, "500m", report.Use[0].Used.Cpu().String())
+	require.Equal(t, "1", report.Use[0].Used.Pods().String())
+	report.Session = "2f1c5a52-31a3-4c8a-9d0e-0d8d3f0a6c11"
+	require.Empty(t, broker.ValidateFactsReport(&report))
+
+	before := l.measure()
+	l.setHold("default/web", hold{"default", "web", 8})
+	require.False(t, before.equal(l.measure()), "a new fence is news")
 }
 
 func BenchmarkPodEvent(b *testing.B) {

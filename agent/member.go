@@ -143,7 +143,7 @@ func readPod(obj any) (any, error) {
 	case *corev1.Pod:
 		record := &podRecord{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
 		if occupies(p) {
-			record.share = podShare{node: p.Spec.NodeName, requests: effectiveRequests(p)}
+			record.share = podShare{node: p.Spec.NodeName, workload: workloadOf(p), requests: effectiveRequests(p)}
 		}
 		return record, nil
 	default:
@@ -182,6 +182,35 @@ func listPods(client kubernetes.Interface) *cache.ListWatch {
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.FieldSelector = occupyingPods
 			return client.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, options)
+		},
+	}
+}
+
+// listInstances lists the pods that carry a slice's label, also those that take no room yet.
+func listInstances(client kubernetes.Interface) *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.LabelSelector = SliceLabel
+			return client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector = SliceLabel
+			return client.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, options)
+		},
+	}
+}
+
+// listWorkloads lists the Deployments of this cluster's slices in a namespace; in all where it is "".
+func listWorkloads(client kubernetes.Interface, namespace, clusterID string) *cache.ListWatch {
+	selector := ClusterLabel + "=" + clusterID
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.LabelSelector = selector
+			return client.AppsV1().Deployments(namespace).List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector = selector
+			return client.AppsV1().Deployments(namespace).Watch(ctx, options)
 		},
 	}
 }

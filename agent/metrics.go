@@ -18,6 +18,12 @@ type metrics struct {
 	brokerWatching  prometheus.Gauge
 	memberReachable prometheus.Gauge
 	epoch           prometheus.Gauge
+	slices          *prometheus.GaugeVec
+	sliceInstances  prometheus.Gauge
+	sliceActs       *prometheus.CounterVec
+	sliceFailures   *prometheus.CounterVec
+	sliceReports    *prometheus.CounterVec
+	workloadsSeen   prometheus.Gauge
 	collectors      []prometheus.Collector
 }
 
@@ -68,7 +74,24 @@ func newMetrics(clusterID string, ledger *ledger) *metrics {
 		_, pods := ledger.size()
 		return float64(pods)
 	})
+	m.describeSlices(labels, counter, gauge)
 	return m
+}
+
+// describeSlices makes the metrics of blueprints' slices in this cluster.
+func (m *metrics) describeSlices(labels prometheus.Labels, counter func(name, help, label string) *prometheus.CounterVec, gauge func(name, help string) prometheus.Gauge) {
+	m.slices = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "bourse_agent_slices", Help: "Slices of blueprints in this cluster, by state.", ConstLabels: labels,
+	}, []string{"state"})
+	m.sliceActs = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "bourse_agent_slice_writes_total", Help: "Writes of slices' Deployments, by act (put, delete) and outcome.", ConstLabels: labels,
+	}, []string{"act", "outcome"})
+	m.collectors = append(m.collectors, m.slices, m.sliceActs)
+	m.sliceInstances = gauge("bourse_agent_slice_instances_ready", "Instances of slices that are ready in this cluster.")
+	m.sliceFailures = counter("bourse_agent_slice_failures_total",
+		"Slices that became Failed, by reason: Timeout, ImagePull, ContainerConfig, CrashLoop, Unschedulable, NotReady, Pods, Foreign, Forbidden, Invalid, NoNamespace, Refused.", "reason")
+	m.sliceReports = counter("bourse_agent_slice_reports_total", "Writes of slices' status at the exchange, by outcome.", "outcome")
+	m.workloadsSeen = gauge("bourse_agent_deployments_watching", "1 where the Deployments of all namespaces that may run slices are watched.")
 }
 
 func (m *metrics) register(with prometheus.Registerer) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -28,6 +29,7 @@ type reporter struct {
 	ledger     *ledger
 	member     *reach
 	session    session
+	speaks     *atomic.Bool // whether the exchange listens to this agent; an outage leaves it as it is
 	clock      clock.Clock
 	logger     hclog.Logger
 	metrics    *metrics
@@ -47,8 +49,9 @@ func newReporter(config *Config, exchange *exchange, ledger *ledger, member *rea
 		session: session{
 			heartbeatEvery: config.HeartbeatEvery,
 			publishWithin:  config.PublishWithin,
-			jitter:         rand.Float64,
+			backoff:        backoff{jitter: rand.Float64},
 		},
+		speaks:     &atomic.Bool{},
 		clock:      config.Clock,
 		logger:     config.Logger,
 		metrics:    metrics,
@@ -113,12 +116,17 @@ func (r *reporter) do(ctx context.Context, do step) {
 		}
 	case stepMeasure:
 		r.session.measured(r.ledger.measure())
-	case stepOpen, stepReport:
+	case stepOpen:
+		if err = r.declare(ctx); err == nil {
+			err = r.send(ctx)
+		}
+	case stepReport:
 		err = r.send(ctx)
 	case stepPoll:
 		err = r.poll(ctx)
 	}
 	r.settle(ctx, do, err)
+	r.speaks.Store(r.session.stage == stageLive)
 }
 
 // send reports the present figures.

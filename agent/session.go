@@ -33,7 +33,7 @@ const (
 type session struct {
 	heartbeatEvery time.Duration
 	publishWithin  time.Duration
-	jitter         func() float64 // in [0, 1)
+	backoff
 
 	stage    stage
 	epoch    int64
@@ -44,9 +44,6 @@ type session struct {
 	accepted  facts
 	heardAt   time.Time // last answer Accepted
 	pollAt    time.Time
-
-	failures  int
-	notBefore time.Time
 }
 
 // next says what to do now. Where that is nothing: wake is when to ask again, zero for never
@@ -153,19 +150,4 @@ func (s *session) polled(now time.Time, phase broker.AdvertisementPhase) {
 		return
 	}
 	s.pollAt = now.Add(s.heartbeatEvery)
-}
-
-// failed answers any step: it could not be done. The wait doubles with each failure up to
-// backoffCap; half of it is chance, so that agents that failed together don't return together.
-func (s *session) failed(now time.Time) {
-	wait := backoffCap
-	if s.failures < 16 { // beyond, the shift would overflow long after the cap is reached
-		wait = min(backoffCap, backoffBase<<s.failures)
-	}
-	s.failures++
-	s.notBefore = now.Add(wait/2 + time.Duration(s.jitter()*float64(wait/2)))
-}
-
-func (s *session) calm() {
-	s.failures, s.notBefore = 0, time.Time{}
 }

@@ -19,7 +19,7 @@ type bench struct {
 
 func newBench() *bench {
 	return &bench{
-		session: session{heartbeatEvery: 30 * time.Second, publishWithin: 200 * time.Millisecond, jitter: func() float64 { return 0 }},
+		session: session{heartbeatEvery: 30 * time.Second, publishWithin: 200 * time.Millisecond, backoff: backoff{jitter: func() float64 { return 0 }}},
 		now:     time.Unix(1_800_000_000, 0),
 	}
 }

@@ -1,7 +1,8 @@
 // Package simulated is a member cluster that doesn't exist: nodes and pods in memory, behind
 // client-go's fake clientset, that come and go by a seeded random sequence. `bourse dev` runs
 // real agents against it, so that one machine without Kubernetes shows the whole exchange. Every
-// object in it is labelled as simulated. It schedules and runs nothing.
+// object in it is labelled as simulated. Deployments become pods there, and ready ones after a
+// moment, but for images with the tag "broken". It runs nothing.
 package simulated
 
 import (
@@ -29,8 +30,11 @@ type Cluster struct {
 	lastName int
 
 	// The fields below are Run's goroutine's own after New.
-	nodes []*simNode
-	extra *simNode // the node that comes and goes; nil: gone
+	nodes     []*simNode
+	extra     *simNode // the node that comes and goes; nil: gone
+	workloads map[string][]*instance
+	luck      *rand.Rand // of workloads, so that they don't change what else happens
+	lastID    int
 }
 
 // New makes the cluster with its nodes, and pods up to the middle of the utilisation band.
@@ -42,6 +46,9 @@ func New(config Config) (*Cluster, error) {
 		config:  config,
 		random:  rand.New(rand.NewPCG(config.Seed, 0)),
 		watched: make(chan struct{}),
+
+		workloads: map[string][]*instance{},
+		luck:      rand.New(rand.NewPCG(config.Seed, 1)),
 	}
 	objects := []runtime.Object{c.systemNamespace()}
 	for i := range config.Nodes {
@@ -59,6 +66,8 @@ func New(config Config) (*Cluster, error) {
 	// Without field management: building it costs milliseconds with each pod, and nobody applies here.
 	c.client = fake.NewSimpleClientset(objects...)
 	c.client.PrependWatchReactor("*", c.noteWatches())
+	c.client.PrependReactor("create", "deployments", c.createDeployment)
+	c.client.PrependReactor("update", "deployments", c.updateDeployment)
 	return c, nil
 }
 
@@ -77,19 +86,25 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 	ticker := c.config.Clock.NewTicker(c.config.Every)
 	defer ticker.Stop()
+	tending := c.config.Clock.NewTicker(tendEvery)
+	defer tending.Stop()
 	for {
+		var err error
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C():
-			if err := c.step(ctx); err != nil {
-				if ctx.Err() != nil {
-					return nil
-				}
-				return fmt.Errorf("simulated cluster %s: %w", c.config.Name, err)
-			}
-			c.client.ClearActions() // the clientset keeps every request for tests to see
+			err = c.step(ctx)
+		case <-tending.C():
+			err = c.tend(ctx)
 		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("simulated cluster %s: %w", c.config.Name, err)
+		}
+		c.client.ClearActions() // the clientset keeps every request for tests to see
 	}
 }
 
@@ -180,6 +195,11 @@ func (c *Cluster) changeNodes(ctx context.Context) error {
 			return err
 		}
 	}
+	for len(n.instances) > 0 {
+		if err := c.stop(ctx, n.instances[len(n.instances)-1]); err != nil {
+			return err
+		}
+	}
 	if err := c.client.CoreV1().Nodes().Delete(ctx, n.name, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("delete node %s: %w", n.name, err)
 	}
@@ -206,11 +226,13 @@ func (c *Cluster) arrival() *corev1.Pod {
 	return c.podObject(n, pod.name, size)
 }
 
-// percent of all cores that pods request.
+// percent of all cores that the cluster's own pods request.
 func (c *Cluster) percent() int {
 	var used, have int64
 	for _, n := range c.all() {
-		used += n.usedMilli
+		for i := range n.pods {
+			used += n.pods[i].cpuMilli
+		}
 		have += n.cpuMilli
 	}
 	return int(100 * used / have)

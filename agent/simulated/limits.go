@@ -21,6 +21,14 @@ const (
 	// MinEvery keeps a mistyped interval from spinning.
 	MinEvery = 10 * time.Millisecond
 
+	// tendEvery is how often Deployments are looked at; what a person takes for at once.
+	tendEvery = 200 * time.Millisecond
+	// readyAfter, and up to readyWithin more, is how long an instance takes to get ready.
+	readyAfter  = time.Second
+	readyWithin = time.Second
+	// brokenTag of an image: its instances never get ready.
+	brokenTag = "broken"
+
 	// podsPerNode is what a kubelet allows by default.
 	podsPerNode = 110
 	// nodeChangeOneIn: one step in so many is a node that joins or leaves, the others are pods.

@@ -28,7 +28,8 @@ type simNode struct {
 	memoryBytes int64
 	usedMilli   int64
 	usedBytes   int64
-	pods        []simPod
+	pods        []simPod    // the cluster's own, which come and go
+	instances   []*instance // of Deployments
 }
 
 type simPod struct {
@@ -45,7 +46,7 @@ func (s podSize) amounts() (cpuMilli, memoryBytes int64) {
 }
 
 func (n *simNode) fits(cpuMilli, memoryBytes int64) bool {
-	return n.usedMilli+cpuMilli <= n.cpuMilli && n.usedBytes+memoryBytes <= n.memoryBytes && len(n.pods) < podsPerNode
+	return n.usedMilli+cpuMilli <= n.cpuMilli && n.usedBytes+memoryBytes <= n.memoryBytes && len(n.pods)+len(n.instances) < podsPerNode
 }
 
 func (n *simNode) add(p simPod) {
