@@ -52,6 +52,12 @@ func agentFlags(flags *pflag.FlagSet, c *agent.Config) {
 	flags.StringVar(&c.Provider, "provider", "", "who runs its machines")
 	flags.StringToStringVar(&c.Labels, "label", nil, "labels of the advertisement, as tier=gold")
 	flags.StringToStringVar(&c.Costs, "cost", nil, "prices per unit and hour, as cpu=0.50,memory=0.05,currency=EUR, or perHour=0.70")
+	flags.StringSliceVar(&c.Blueprints.Namespaces, "blueprint-namespaces", nil,
+		"namespaces of the member cluster in which blueprints may run, or * for all but kube-* (default: none, the cluster runs no blueprints)")
+	flags.StringSliceVar(&c.Blueprints.Registries, "blueprint-registries", nil,
+		"registries, with or without a path, of which blueprints may run images, as docker.io,registry.example.com/team, or *; needed with blueprint-namespaces")
+	flags.BoolVar(&c.Blueprints.ServiceAccountToken, "blueprint-service-account-token", false,
+		"give blueprints' pods the token of their namespace's default service account")
 	flags.DurationVar(&c.HeartbeatEvery, "heartbeat-every", c.HeartbeatEvery, "longest silence of a healthy agent")
 	flags.DurationVar(&c.PublishWithin, "publish-within", c.PublishWithin, "how long changes are gathered before they are reported")
 	flags.StringVar(&c.Listen, "metrics-listen", "", "address of /metrics, /livez and /readyz (default: none)")

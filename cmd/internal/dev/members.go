@@ -46,6 +46,7 @@ func (c *Config) runMembers(ctx context.Context, files *kubeconfigs) error {
 		config.BrokerKubeconfig = files.agents[id]
 		config.Endpoint = "https://" + id + ".simulated.invalid:6443"
 		config.Labels = map[string]string{"bourse.dev/simulated": "true"}
+		config.Blueprints = agent.Consent{Namespaces: []string{"*"}, Registries: []string{"*"}} // nothing is pulled, nothing runs
 		config.Logger = c.Log.Named("agent")
 		where, known := places[id]
 		if !known {
