@@ -43,6 +43,26 @@ func TestTheManifestsGrantWhatTheAgentReadsAndNothingElse(t *testing.T) {
 	require.Equal(t, account.Name, manifest[appsv1.Deployment](t, "deployment.yaml", "Deployment").Spec.Template.Spec.ServiceAccountName)
 }
 
+func TestRightsForBlueprintsAreExtraAndForDeploymentsOnly(t *testing.T) {
+	t.Parallel()
+	rules := []rbacv1.PolicyRule{{
+		APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"get", "list", "watch", "create", "update", "delete"},
+	}}
+	account := manifest[corev1.ServiceAccount](t, "rbac.yaml", "ServiceAccount")
+	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Name: account.Name, Namespace: account.Namespace}}
+	role := manifest[rbacv1.Role](t, "blueprints/namespace-rights.yaml", "Role")
+	binding := manifest[rbacv1.RoleBinding](t, "blueprints/namespace-rights.yaml", "RoleBinding")
+	require.Equal(t, rules, role.Rules)
+	require.Empty(t, role.Namespace+binding.Namespace, "kubectl apply -n says which")
+	require.Equal(t, rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: role.Name}, binding.RoleRef)
+	require.Equal(t, subjects, binding.Subjects)
+	everywhere := manifest[rbacv1.ClusterRole](t, "blueprints/cluster-rights.yaml", "ClusterRole")
+	all := manifest[rbacv1.ClusterRoleBinding](t, "blueprints/cluster-rights.yaml", "ClusterRoleBinding")
+	require.Equal(t, rules, everywhere.Rules)
+	require.Equal(t, rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: everywhere.Name}, all.RoleRef)
+	require.Equal(t, subjects, all.Subjects)
+}
+
 func TestTheDeploymentPassesRestrictedPodSecurity(t *testing.T) {
 	t.Parallel()
 	namespace := manifest[corev1.Namespace](t, "namespace.yaml", "Namespace")

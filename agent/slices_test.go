@@ -239,6 +239,19 @@ func TestAMemberThatHasNotConsentedRunsNothingAndSaysSo(t *testing.T) {
 	}
 }
 
+func TestConsentTakenBackRemovesWhatRuns(t *testing.T) {
+	t.Parallel()
+	r := newSliceRig(t).start()
+	r.order(broker.SliceActivate)
+	r.untilState(broker.SliceActive, 3)
+	r.stop()
+	r.config.Blueprints = Consent{}
+	r.start()
+	s := r.untilState(broker.SliceFailed, 0)
+	require.True(t, meta.IsStatusConditionTrue(s.Status.Conditions, broker.ConditionRefused))
+	r.until("its end", func() bool { return r.deployment() == nil && len(r.pods()) == 0 })
+}
+
 func TestABrokenVersionFailsByNameAndTheOldOneComesBack(t *testing.T) {
 	t.Parallel()
 	r := newSliceRig(t).start()
