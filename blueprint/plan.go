@@ -12,11 +12,17 @@ import (
 type Preview struct {
 	// Changes by slice and cluster, in the order of the spec and of cluster IDs.
 	Changes []broker.PlannedChange
-	// Unplaced says of each slice that would not fit now how many instances of how many, and what the
-	// nearest clusters lack.
-	Unplaced []string
+	// Unplaced are the slices that would not fit now.
+	Unplaced []Unplaced
 	// Unselected are the indexes of slices whose clusterSelector matches no cluster.
 	Unselected []int
+}
+
+// Unplaced is a slice that has no place for all instances that must run.
+type Unplaced struct {
+	Slice int // its index in the spec
+	// Message says how many instances of how many, and what the nearest clusters lack.
+	Message string
 }
 
 // Plan says what the room would make of the blueprint on this state, all moves made: it is the same
@@ -44,9 +50,9 @@ func Plan(p Policy, state *fsm.State, b *broker.Blueprint, now fsm.Millis) Previ
 		}
 		switch lack := t.least - sum(t.counts()); {
 		case t.fault != "":
-			out.Unplaced = append(out.Unplaced, fmt.Sprintf("%s: %s", t.spec.Name, t.fault))
+			out.Unplaced = append(out.Unplaced, Unplaced{i, t.fault})
 		case lack > 0:
-			out.Unplaced = append(out.Unplaced, fmt.Sprintf("%s: %d of %d instances have no place: %s", t.spec.Name, lack, t.least, r.misses(t)))
+			out.Unplaced = append(out.Unplaced, Unplaced{i, fmt.Sprintf("%d of %d instances have no place: %s", lack, t.least, r.misses(t))})
 		}
 	}
 	for _, s := range r.strays {

@@ -11,12 +11,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	adminv1 "github.com/bourse-dev/bourse/api/admin/v1"
-	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
-	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/blueprint"
 	"github.com/bourse-dev/bourse/store"
 )
 
-// Config is what New needs. All fields but TLS and Registries are required.
+// Config is what New needs. All fields but TLS and Blueprints are required.
 type Config struct {
 	// Listener on which the API is served. Run closes it. Without TLS it must be a loopback one.
 	Listener net.Listener
@@ -30,11 +29,8 @@ type Config struct {
 	// committed when it first heard a leader. Called on every request; it must not block.
 	Ready func() error
 
-	// Plan says what the blueprint room would make of a blueprint that were stored as it is: its status
-	// with the plan in it. Pure; called on any goroutine. nil: dry runs of blueprints plan nothing.
-	Plan func(state *fsm.State, b *broker.Blueprint, now fsm.Millis) broker.BlueprintStatus
-	// Registries that artifacts with coordinates lie in. May be empty.
-	Registries broker.ArtifactRegistries
+	// Blueprints is how the blueprint room keeps them: what is told beforehand must come out so.
+	Blueprints blueprint.Policy
 
 	Logger hclog.Logger
 	// Registry gets the server's metrics, and is what /metrics shows.

@@ -61,7 +61,7 @@ func start(t testing.TB) *exchange {
 	}
 	x.writeFiles("n1")
 	s, err := server.New(server.Config{
-		Listener: listener, TLS: &x.files, DB: x.DB, Writer: x, Admin: x, Logger: hclog.NewNullLogger(), Registry: prometheus.NewRegistry(),
+		Listener: listener, TLS: &x.files, DB: x.DB, Writer: x, Admin: x, Blueprints: servertest.Blueprints, Logger: hclog.NewNullLogger(), Registry: prometheus.NewRegistry(),
 		Ready: func() error {
 			if why := x.ready.Load(); why != nil {
 				return *why

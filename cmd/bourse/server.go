@@ -90,14 +90,15 @@ func runServer(ctx context.Context, s *serverSettings, logger hclog.Logger) (err
 	registry.MustRegister(newHaltedMetric(node))
 
 	api, err := server.New(server.Config{
-		Listener: listener,
-		TLS:      s.apiTLS(),
-		DB:       node.DB(),
-		Writer:   node,
-		Admin:    admin{node},
-		Ready:    readiness(node),
-		Logger:   logger.Named("server"),
-		Registry: registry,
+		Listener:   listener,
+		TLS:        s.apiTLS(),
+		DB:         node.DB(),
+		Writer:     node,
+		Admin:      admin{node},
+		Ready:      readiness(node),
+		Blueprints: blueprints.Policy,
+		Logger:     logger.Named("server"),
+		Registry:   registry,
 	})
 	if err != nil {
 		return err

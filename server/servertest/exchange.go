@@ -11,6 +11,8 @@ import (
 
 	"github.com/bourse-dev/bourse/advertisement"
 	adminv1 "github.com/bourse-dev/bourse/api/admin/v1"
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
+	"github.com/bourse-dev/bourse/blueprint"
 	"github.com/bourse-dev/bourse/cluster"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/reservation"
@@ -29,11 +31,16 @@ type Exchange struct {
 	led      bool
 }
 
+// Blueprints is how its room keeps them.
+var Blueprints = blueprint.Policy{
+	Registries: broker.ArtifactRegistries{"com.example": "registry.example.com"}, Rebalance: true,
+}
+
 // NewExchange is empty and leads.
 func NewExchange() *Exchange {
 	e := &Exchange{
 		DB:    store.NewDB(fsm.New()),
-		rooms: []cluster.Room{reservation.New(reservation.Config{}), advertisement.New(advertisement.Config{})},
+		rooms: []cluster.Room{reservation.New(reservation.Config{}), advertisement.New(advertisement.Config{}), blueprint.New(blueprint.Config{Policy: Blueprints})},
 		led:   true,
 	}
 	e.apply(fsm.Entry{Time: e.now(), Behaviour: fsm.SupportedBehaviour})
