@@ -45,7 +45,8 @@ type Cluster struct {
 	ports ports
 
 	procMu sync.Mutex
-	procs  []*process // in the order in which they were started; Stop goes backwards
+	procs  []*process      // in the order in which they were started; Stop goes backwards
+	killed map[string]bool // by Kill, and not revived since
 }
 
 // ports are where the programs listen, all on loopback.
@@ -100,7 +101,7 @@ func newCluster(ctx context.Context, o Options) (*Cluster, error) {
 			return nil, fmt.Errorf("making its directory: %w", err)
 		}
 	}
-	return &Cluster{name: o.Name, dir: dir, binDir: bin, log: o.Log, started: time.Now()}, nil
+	return &Cluster{name: o.Name, dir: dir, binDir: bin, log: o.Log, started: time.Now(), killed: map[string]bool{}}, nil
 }
 
 // start brings the components up in the order of their needs; the last three only need the API server.
@@ -153,7 +154,7 @@ func (c *Cluster) Stop() error {
 		p := c.procs[len(c.procs)-1]
 		c.procs = c.procs[:len(c.procs)-1]
 		began := time.Now()
-		if err := p.exited(); err != nil {
+		if err := p.exited(); err != nil && !c.killed[p.name] {
 			errs = append(errs, err)
 		}
 		if killed := p.stop(); killed {

@@ -15,6 +15,9 @@ const stopTimeout = 10 * time.Second
 // process is one running program of a cluster, in a process group of its own.
 type process struct {
 	name    string
+	path    string
+	dir     string
+	args    []string
 	logPath string
 	pid     int
 	done    chan struct{} // closed once it has ended; err is set before
@@ -35,7 +38,7 @@ func startProcess(name, path, dir, logPath string, args []string) (*process, err
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 
-	p := &process{name: name, logPath: logPath, done: make(chan struct{})}
+	p := &process{name: name, path: path, dir: dir, args: args, logPath: logPath, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
 		// The death signal comes when the thread that started the child ends, so this goroutine keeps its thread

@@ -35,6 +35,7 @@ type member struct {
 	node    *node // the broker node that its agent's kubeconfig names
 	metrics string
 	logPath string
+	args    []string // of its agent, beside the offer
 	proc    *process
 }
 
@@ -94,7 +95,7 @@ func (x *exchange) startAgent(ctx context.Context, m *member) error {
 	args := append([]string{
 		"agent", "--cluster-id", m.name, "--broker-kubeconfig", broker, "--kubeconfig", own,
 		"--endpoint", m.cluster.URL(), "--metrics-listen", m.metrics,
-	}, offers[m.name]...)
+	}, append(offers[m.name], m.args...)...)
 	m.proc, err = startProcess("bourse agent of "+m.name, m.logPath, x.bourse, args...)
 	return err
 }

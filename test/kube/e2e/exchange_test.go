@@ -24,6 +24,7 @@ type exchange struct {
 	dir    string // everything of it
 	bourse string // the program
 	nodes  []*node
+	args   []string // of every node, beside its own
 }
 
 // node is one broker node. Its addresses and data stay the same when it is killed and started again.
@@ -38,8 +39,8 @@ type node struct {
 }
 
 // newExchange makes certificates and command lines of n nodes; it starts none of them.
-func newExchange(ctx context.Context, dir, bourse string, n int) (*exchange, error) {
-	x := &exchange{dir: dir, bourse: bourse}
+func newExchange(ctx context.Context, dir, bourse string, n int, args ...string) (*exchange, error) {
+	x := &exchange{dir: dir, bourse: bourse, args: args}
 	for _, d := range []string{"data", "logs", "kubeconfigs"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
 			return nil, err
@@ -80,6 +81,7 @@ func (x *exchange) prepare(ctx context.Context, n *node, gossips []string) error
 		"--tls-ca", x.pki("ca.crt"), "--tls-cert", x.pki(n.id + ".crt"), "--tls-key", x.pki(n.id + ".key"),
 		"--gossip-key-file", x.pki("gossip.key"),
 	}
+	n.args = append(n.args, x.args...)
 	path, err := x.kubeconfig(ctx, n, "admin")
 	if err != nil {
 		return err

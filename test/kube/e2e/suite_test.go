@@ -19,7 +19,7 @@ const (
 // TestExchange tells one story on one set of processes: its subtests run in this order.
 func TestExchange(t *testing.T) {
 	bourse, kubeBin := programs(t)
-	w := startWorld(t, keepDir(t), bourse, kubeBin)
+	w := startWorld(t, keepDir(t), bourse, kubeBin, worldOptions{})
 	for _, step := range []struct {
 		name string
 		run  func(*testing.T, *world)

@@ -34,8 +34,15 @@ type world struct {
 	members  map[string]*member
 }
 
+// worldOptions are what a suite wants otherwise than the others.
+type worldOptions struct {
+	serverArgs []string                                         // of every broker node
+	agentArgs  []string                                         // of every agent
+	prepare    func(ctx context.Context, c *kube.Cluster) error // each cluster, before its agent runs
+}
+
 // startWorld starts three member clusters, three broker nodes and three agents, and stops them when the test ends.
-func startWorld(t *testing.T, dir, bourse, kubeBin string) *world {
+func startWorld(t *testing.T, dir, bourse, kubeBin string, o worldOptions) *world {
 	t.Helper()
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
@@ -44,7 +51,7 @@ func startWorld(t *testing.T, dir, bourse, kubeBin string) *world {
 	must(t, os.MkdirAll(w.home(), 0o700))
 
 	var err error
-	w.exchange, err = newExchange(ctx, filepath.Join(dir, "exchange"), bourse, 3)
+	w.exchange, err = newExchange(ctx, filepath.Join(dir, "exchange"), bourse, 3, o.serverArgs...)
 	must(t, err)
 	t.Cleanup(func() {
 		if err := w.exchange.stop(); err != nil {
@@ -62,7 +69,7 @@ func startWorld(t *testing.T, dir, bourse, kubeBin string) *world {
 		}
 		readyAfter <- fmt.Sprintf("three broker nodes ready after %.1f s", time.Since(began).Seconds())
 	})
-	w.startClusters(t, ctx, kubeBin)
+	w.startClusters(t, ctx, kubeBin, o)
 	starting.Wait()
 	t.Log(<-readyAfter)
 	if t.Failed() {
@@ -73,7 +80,7 @@ func startWorld(t *testing.T, dir, bourse, kubeBin string) *world {
 	return w
 }
 
-func (w *world) startClusters(t *testing.T, ctx context.Context, kubeBin string) {
+func (w *world) startClusters(t *testing.T, ctx context.Context, kubeBin string, o worldOptions) {
 	t.Helper()
 	var starting sync.WaitGroup
 	var mu sync.Mutex
@@ -98,10 +105,16 @@ func (w *world) startClusters(t *testing.T, ctx context.Context, kubeBin string)
 				t.Error(err)
 				return
 			}
+			if o.prepare != nil {
+				if err := o.prepare(ctx, c); err != nil {
+					t.Error(err)
+					return
+				}
+			}
 			t.Logf("cluster %s ready after %.1f s", name, time.Since(began).Seconds())
 			mu.Lock()
 			defer mu.Unlock()
-			w.members[name] = &member{name: name, cluster: c, node: w.exchange.nodes[i]}
+			w.members[name] = &member{name: name, cluster: c, node: w.exchange.nodes[i], args: o.agentArgs}
 		})
 	}
 	starting.Wait()

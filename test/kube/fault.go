@@ -1,0 +1,65 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"syscall"
+
+	"k8s.io/client-go/rest"
+)
+
+// APIServer is the program without which a cluster does not answer.
+const APIServer = "kube-apiserver"
+
+// Kill is kill -9 of one program. It returns once it is gone; Revive starts it again.
+func (c *Cluster) Kill(program string) error {
+	p, _, err := c.process(program)
+	if err != nil {
+		return err
+	}
+	c.procMu.Lock()
+	c.killed[program] = true
+	c.procMu.Unlock()
+	_ = syscall.Kill(-p.pid, syscall.SIGKILL)
+	<-p.done
+	c.logf("%s killed", program)
+	return nil
+}
+
+// Revive starts a killed program again, on the same port and data. For the API server it returns once that is ready.
+func (c *Cluster) Revive(ctx context.Context, program string) error {
+	old, at, err := c.process(program)
+	if err != nil {
+		return err
+	}
+	p, err := startProcess(old.name, old.path, old.dir, old.logPath, old.args)
+	if err != nil {
+		return err
+	}
+	c.procMu.Lock()
+	c.procs[at] = p // where it was, so that Stop keeps its order
+	delete(c.killed, program)
+	c.procMu.Unlock()
+	if program != APIServer {
+		return nil
+	}
+	client, err := rest.HTTPClientFor(c.config)
+	if err != nil {
+		return fmt.Errorf("making a client of the API server: %w", err)
+	}
+	defer client.CloseIdleConnections()
+	return c.waitFor(ctx, "the API server", func(ctx context.Context) error {
+		return ready(ctx, client, c.URL()+"/readyz")
+	})
+}
+
+func (c *Cluster) process(program string) (p *process, at int, err error) {
+	c.procMu.Lock()
+	defer c.procMu.Unlock()
+	at = slices.IndexFunc(c.procs, func(p *process) bool { return p.name == program })
+	if at < 0 {
+		return nil, 0, fmt.Errorf("cluster %s runs no %s", c.name, program)
+	}
+	return c.procs[at], at, nil
+}
