@@ -78,7 +78,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	})
 	root.AddCommand(
 		newServerCommand(), newAgentCommand(), newDevCommand(), newPKICommand(),
-		newStatusCommand(), newClustersCommand(), newReserveCommand(), newExplainCommand(),
+		newStatusCommand(), newClustersCommand(), newReserveCommand(), newExplainCommand(), newBlueprintCommand(),
 		newRaftCommand(), newSnapshotCommand(),
 	)
 	usageOnBadArgs(root)
