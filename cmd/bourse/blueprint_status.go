@@ -41,8 +41,18 @@ func newBlueprintStatusCommand() *cobra.Command {
 				ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%s is not Active after %s", args[0], timeout))
 				defer cancel()
 			}
+			said := ""
 			err = exchange.WatchBlueprint(ctx, args[0], func(b *broker.Blueprint) (bool, error) {
-				return isActive(b), c.printProgress(command.OutOrStdout(), b)
+				progress := progressText(command.OutOrStdout(), b)
+				if c.output == "json" {
+					return isActive(b), json.NewEncoder(command.OutOrStdout()).Encode(b)
+				}
+				if progress == said { // a change of something that it does not show
+					return isActive(b), nil
+				}
+				said = progress
+				_, err := fmt.Fprintf(command.OutOrStdout(), "%s  %s\n", time.Now().Format(time.TimeOnly), progress)
+				return isActive(b), err
 			})
 			if cause := context.Cause(ctx); err != nil && cause != nil {
 				return cause // not that some request was cut off by it
@@ -61,15 +71,11 @@ func isActive(b *broker.Blueprint) bool {
 	return b.Status.Phase == broker.BlueprintActive && b.Status.ObservedGeneration == b.Generation
 }
 
-// printProgress writes one line; with -o json the whole object in one.
-func (c *client) printProgress(w io.Writer, b *broker.Blueprint) error {
-	if c.output == "json" {
-		return json.NewEncoder(w).Encode(b)
-	}
+// progressText is one line of --watch, without the time.
+func progressText(w io.Writer, b *broker.Blueprint) string {
 	s := &b.Status
-	_, err := fmt.Fprintf(w, "%s  %s  %s  %d of %d ready  %s\n", time.Now().Format(time.TimeOnly),
+	return fmt.Sprintf("%s  %s  %d of %d ready  %s",
 		instanceBar(s.Desired, s.Placed, s.Ready), paintBlueprintPhase(w, s.Phase), s.Ready, s.Desired, s.Message)
-	return err
 }
 
 func instanceBar(desired, placed, ready int32) string {
