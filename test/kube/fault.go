@@ -27,7 +27,8 @@ func (c *Cluster) Kill(program string) error {
 	return nil
 }
 
-// Revive starts a killed program again, on the same port and data. For the API server it returns once that is ready.
+// Revive starts a killed program again, on the same port and data. For the API server it returns once that is ready, and
+// starts kwok anew: by itself that renews the nodes' leases again only after they have lapsed, where kubelets are quicker.
 func (c *Cluster) Revive(ctx context.Context, program string) error {
 	old, at, err := c.process(program)
 	if err != nil {
@@ -49,9 +50,15 @@ func (c *Cluster) Revive(ctx context.Context, program string) error {
 		return fmt.Errorf("making a client of the API server: %w", err)
 	}
 	defer client.CloseIdleConnections()
-	return c.waitFor(ctx, "the API server", func(ctx context.Context) error {
+	if err := c.waitFor(ctx, "the API server", func(ctx context.Context) error {
 		return ready(ctx, client, c.URL()+"/readyz")
-	})
+	}); err != nil {
+		return err
+	}
+	if err := c.Kill("kwok"); err != nil {
+		return err
+	}
+	return c.Revive(ctx, "kwok")
 }
 
 func (c *Cluster) process(program string) (p *process, at int, err error) {
