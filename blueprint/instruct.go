@@ -1,7 +1,6 @@
 package blueprint
 
 import (
-	"bytes"
 	"slices"
 	"strconv"
 
@@ -205,7 +204,7 @@ func (c *change) same() bool {
 
 func (c *change) ledgerChanged() bool {
 	l := c.share.row.Ledger
-	return l == nil || !bytes.Equal(l.Decision, c.record.encode()) || isShort(l) != c.short
+	return l == nil || c.share.record != c.record || isShort(l) != c.short
 }
 
 func isShort(l *fsm.Ledger) bool {

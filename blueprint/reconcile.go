@@ -3,6 +3,7 @@ package blueprint
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -172,30 +173,26 @@ func (r *reconciliation) versionBefore(t *task) string {
 // runs says whether the share is of the wanted version and size.
 func (t *task) runs(s *share) bool {
 	spec := &s.object.Spec
-	return spec.Image == t.wanted.image && t.askOf(s).Equal(t.ask)
-}
-
-// askOf is what one instance of a share takes, as its agent was told.
-func (t *task) askOf(s *share) allocation.Amounts {
-	ask, err := allocation.AmountsOf(s.object.Spec.Resources, true)
-	if err != nil {
-		return nil
-	}
-	return ask
+	return spec.Image == t.wanted.image && s.ask.Equal(t.ask)
 }
 
 // askAt is what one instance takes on a cluster: as long as the version there has not changed, what it took.
 func (t *task) askAt(at int) allocation.Amounts {
 	if t.have[at] > 0 && !t.turned[at] {
-		return t.askOf(t.shares[at])
+		return t.shares[at].ask
 	}
 	return t.ask
 }
 
-// refused: the cluster's agent does not run this version here.
+// refused: the cluster's agent does not run this version here. What it said stands while the slice is
+// kept empty for that.
 func (t *task) refused(at int) bool {
 	s := t.shares[at]
-	return s != nil && s.object.Spec.Image == t.wanted.image && s.has(broker.ConditionRefused)
+	if s == nil || s.object.Spec.Image != t.wanted.image {
+		return false
+	}
+	kept := s.record.Instances == 0 && s.object.Spec.Command == broker.SliceLoad
+	return (kept || s.observed()) && meta.IsStatusConditionTrue(s.status().Conditions, broker.ConditionRefused)
 }
 
 // mustLeave: what is on the cluster can't or may not stay for a moment longer.

@@ -19,6 +19,7 @@ type share struct {
 	row    *fsm.Row
 	object *broker.Slice // shared: not to be changed
 	record record
+	ask    allocation.Amounts // of one instance, as the agent is told
 }
 
 // record is what the room knows of a share. It lies in the ledger, which no user writes; the spec in
@@ -38,6 +39,8 @@ func shareOf(row *fsm.Row) *share {
 	if s.object == nil {
 		s.object = &broker.Slice{}
 	}
+	// What can't be read is of no size: it is put right.
+	s.ask, _ = allocation.AmountsOf(s.object.Spec.Resources, true)
 	if row.Ledger == nil || json.Unmarshal(row.Ledger.Decision, &s.record) != nil {
 		s.record = record{Slice: s.object.Spec.Slice, Cluster: s.object.Spec.ClusterID}
 	}

@@ -11,8 +11,8 @@ import (
 func (r *reconciliation) aggressive() bool { return r.Rebalance && r.blueprint.Spec.Moves() > 0 }
 
 // target says where instances should be: with what the blueprint holds given back, what may stay stays,
-// what is missing is added and what is too much removed, slice by slice. An Aggressive blueprint is
-// placed as if nothing of it ran.
+// what is too much is removed, and then what is missing added, slice by slice. An Aggressive blueprint
+// is placed as if nothing of it ran.
 func (r *reconciliation) target() {
 	sites := r.sites()
 	offset := 0
@@ -23,23 +23,21 @@ func (r *reconciliation) target() {
 		}
 		offset += t.most
 		for at := range sites {
-			spot := &t.spread.Spots[at]
-			if spot.Most = t.most; t.ownApart {
-				spot.Most = 1
-			}
-			if !r.aggressive() || t.fault != "" {
-				if n := min(r.mayStay(t, at)-r.lost(t, at), spot.Most); n > 0 {
-					t.spread.Keep(at, n)
-				}
+			if t.spread.Spots[at].Most = t.most; t.ownApart {
+				t.spread.Spots[at].Most = 1
 			}
 		}
 	}
+	r.stay(func(t *task, at int) bool { return t.askAt(at).Equal(t.ask) })
+	r.stay(func(t *task, at int) bool { return !t.askAt(at).Equal(t.ask) })
 	for i, t := range r.tasks {
 		r.leave(t, r.tasks[:i])
+		r.open(t) // instances leave clusters first that take none
+		t.spread.Drop(sum(t.counts()) - t.most)
+	}
+	for _, t := range r.tasks {
 		r.open(t)
-		placed := sum(t.counts())
-		t.spread.Drop(placed - t.most)
-		t.spread.Fill(t.least - placed)
+		t.spread.Fill(t.least - sum(t.counts()))
 		r.cling(t)
 	}
 	for _, t := range r.tasks { // what may run, once all that must has its place
@@ -50,20 +48,53 @@ func (r *reconciliation) target() {
 	}
 }
 
-// sites are the accounts without what the blueprint's shares hold and use, but for those that leave:
-// their capacity is free only once they have.
+// stay keeps instances where they are. Where they are to have another size, no more than fit.
+func (r *reconciliation) stay(these func(*task, int) bool) {
+	for _, t := range r.tasks {
+		if r.aggressive() && t.fault == "" {
+			continue
+		}
+		for at := range t.have {
+			n := min(r.mayStay(t, at)-r.lost(t, at), t.spread.Spots[at].Most)
+			if n <= 0 || !these(t, at) {
+				continue
+			}
+			for !t.askAt(at).Equal(t.ask) && n > 0 {
+				if _, fits := allocation.Fits(&t.spread.Sites[at].Account, t.ask.Times(n)); fits {
+					break
+				}
+				n--
+			}
+			t.spread.Keep(at, n)
+		}
+	}
+}
+
+// sites are the accounts without what the blueprint's own shares hold and use. That counts what leaves
+// too, as free soon: so the target is the same all along the way to it. Not where it fails to.
 func (r *reconciliation) sites() []allocation.Site {
 	sites := make([]allocation.Site, len(r.fed.sites))
 	for at, s := range r.fed.sites {
 		sites[at] = allocation.Site{ClusterID: s.id, Account: s.account, Prices: s.prices}
-		for _, t := range r.tasks {
-			if t.have[at] == 0 || t.hold[at] == nil {
-				continue
-			}
-			a, used := &sites[at].Account, r.used(t.shares[at])
-			a.HeldOrUsed = a.HeldOrUsed.Sub(t.hold[at].Max(used))
-			a.Allocated, a.Used = a.Allocated.Sub(used), a.Used.Sub(used)
+	}
+	give := func(s *share) {
+		at, known := r.fed.index[s.record.Cluster]
+		if !known || s.leaving() && s.in(broker.SliceFailed) {
+			return
 		}
+		a, used := &sites[at].Account, r.used(s)
+		a.HeldOrUsed = a.HeldOrUsed.Sub(s.held().Max(used))
+		a.Allocated, a.Used = a.Allocated.Sub(used), a.Used.Sub(used)
+	}
+	for _, t := range r.tasks {
+		for _, s := range t.shares {
+			if s != nil {
+				give(s)
+			}
+		}
+	}
+	for _, s := range r.strays {
+		give(s)
 	}
 	return sites
 }
