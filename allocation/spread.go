@@ -54,8 +54,11 @@ type siteFigures struct {
 
 // Keep counts n instances that are on a site already, whether they fit or not; or takes them away
 // again where n is negative.
-func (s *Spread) Keep(at, n int) {
-	s.Sites[at].take(s.Ask, n)
+func (s *Spread) Keep(at, n int) { s.KeepAs(at, n, s.Ask) }
+
+// KeepAs is Keep of instances that are of another size.
+func (s *Spread) KeepAs(at, n int, ask Amounts) {
+	s.Sites[at].take(ask, n)
 	s.Spots[at].Count += n
 }
 
