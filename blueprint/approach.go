@@ -31,14 +31,32 @@ func (r *reconciliation) approach() {
 	for _, t := range slices.Backward(r.tasks) { // who goes with another leaves before it
 		moved = r.lower(t, sum(t.next)-t.lingering()) || moved
 	}
-	raised, blocked := r.raise()
-	if blocked && !moved && !raised && !r.underWay() {
-		for _, t := range slices.Backward(r.tasks) {
-			if r.lower(t, 1) {
-				return
-			}
+	raised, blocked, starved := r.raise(r.moves())
+	if moved || raised || r.underWay() {
+		return
+	}
+	if starved { // what is on its way waits for a slice that goes with it
+		if raised, _, _ = r.raise(1); raised {
+			return
 		}
 	}
+	for _, t := range slices.Backward(r.tasks) {
+		if blocked && r.lower(t, 1) {
+			return
+		}
+	}
+}
+
+// moves is how many instances may begin to move: to run in two places at once.
+func (r *reconciliation) moves() int {
+	if !r.aggressive() {
+		return math.MaxInt
+	}
+	moves := int(r.blueprint.Spec.Moves())
+	for _, t := range r.tasks {
+		moves -= max(0, sum(t.next)-sum(t.counts()))
+	}
+	return moves
 }
 
 // lingering is how many instances have to run meanwhile: those of the target, and in place of each of
@@ -79,20 +97,15 @@ func (r *reconciliation) needed(t *task, at int) bool {
 	return slices.ContainsFunc(r.tasks, func(o *task) bool { return slices.Contains(o.with, t) && o.next[at] > 0 })
 }
 
-// raise adds instances where the target has more, as far as there is room now.
-func (r *reconciliation) raise() (raised, blocked bool) {
-	moves := math.MaxInt
-	if r.aggressive() {
-		moves = int(r.blueprint.Spec.Moves())
-		for _, t := range r.tasks {
-			moves -= max(0, sum(t.next)-sum(t.counts()))
-		}
-	}
+// raise adds instances where the target has more: what is missing, and so many moves beside. It says
+// whether there was no room for some, or no move left.
+func (r *reconciliation) raise(moves int) (raised, blocked, starved bool) {
 	for _, t := range r.tasks {
 		running, should := sum(t.next), sum(t.counts())
 		for at, n := range t.counts() {
 			for t.next[at] < n {
 				if running >= should && moves <= 0 {
+					starved = true
 					break
 				}
 				if !r.raiseAt(t, at) {
@@ -107,7 +120,7 @@ func (r *reconciliation) raise() (raised, blocked bool) {
 			}
 		}
 	}
-	return raised, blocked
+	return raised, blocked, starved
 }
 
 func (r *reconciliation) raiseAt(t *task, at int) bool {

@@ -255,8 +255,8 @@ func (c *change) txn(blueprint *fsm.Row, now fsm.Millis) *fsm.Txn {
 	txn.Moves = c.moves()
 	write := fsm.Write{Key: c.key}
 	object := &broker.Slice{}
-	switch {
-	case c.share == nil:
+	switch c.share {
+	case nil:
 		object.Namespace, object.Name = namespaceAndName(c.key, broker.SlicesPrefix)
 		object.UID = types.UID(uuid.NewSHA1(uidSpace, []byte(c.key+"@"+strconv.FormatInt(int64(now), 10))).String())
 		object.CreationTimestamp = metav1.NewTime(timeOf(now))

@@ -8,8 +8,8 @@ import (
 
 // Random lives in `go test` and in `make test-long`, each of so many actions on average.
 const (
-	lives     = "1000"
-	livesLong = "10000"
+	lives     = "300"
+	livesLong = "5000"
 	actions   = "50"
 )
 

@@ -10,11 +10,15 @@ import (
 // aggressive says whether instances may be moved to better places.
 func (r *reconciliation) aggressive() bool { return r.Rebalance && r.blueprint.Spec.Moves() > 0 }
 
-// target says where instances should be: with what the blueprint holds given back, what may stay stays,
-// what is too much is removed, and then what is missing added, slice by slice. An Aggressive blueprint
-// is placed as if nothing of it ran.
+// target says where instances should be: what may stay stays, what is too much is removed, and then
+// what is missing added, slice by slice; first where there is room now, then where there will be once
+// what leaves has left. An Aggressive blueprint is placed as if nothing of it ran, which is the same
+// all along the way there.
 func (r *reconciliation) target() {
-	sites := r.sites()
+	sites := make([]allocation.Site, len(r.fed.sites))
+	for at, s := range r.fed.sites {
+		sites[at] = allocation.Site{ClusterID: s.id, Account: s.account, Prices: s.prices}
+	}
 	offset := 0
 	for _, t := range r.tasks {
 		t.spread = &allocation.Spread{
@@ -28,75 +32,129 @@ func (r *reconciliation) target() {
 			}
 		}
 	}
-	r.stay(func(t *task, at int) bool { return t.askAt(at).Equal(t.ask) })
-	r.stay(func(t *task, at int) bool { return !t.askAt(at).Equal(t.ask) })
+	least, most := func(t *task) int { return t.least }, func(t *task) int { return t.most }
+	r.clear(sites)
 	for i, t := range r.tasks {
+		if r.aggressive() && t.fault == "" {
+			continue
+		}
+		r.stay(t)
 		r.leave(t, r.tasks[:i])
 		r.open(t) // instances leave clusters first that take none
 		t.spread.Drop(sum(t.counts()) - t.most)
 	}
+	if !slices.ContainsFunc(r.tasks, func(t *task) bool { return sum(t.counts()) < t.most }) {
+		return // nothing is missing
+	}
+	if !r.aggressive() {
+		r.asTheyAre(sites)
+		r.fill(least, (*task).beside)
+		r.clear(sites)
+	}
+	whole := func(t *task, _ int) allocation.Amounts { return t.ask }
+	r.fill(least, whole)
 	for _, t := range r.tasks {
-		r.open(t)
-		t.spread.Fill(t.least - sum(t.counts()))
 		r.cling(t)
 	}
-	for _, t := range r.tasks { // what may run, once all that must has its place
-		if t.most > t.least {
-			r.open(t)
-			t.spread.Fill(t.most - sum(t.counts()))
-		}
+	// What may run comes once all that must has its place; and who goes with it may follow.
+	for r.fill(most, whole)+r.fill(least, whole) > 0 {
 	}
 }
 
 // stay keeps instances where they are. Where they are to have another size, no more than fit.
-func (r *reconciliation) stay(these func(*task, int) bool) {
-	for _, t := range r.tasks {
-		if r.aggressive() && t.fault == "" {
-			continue
+func (r *reconciliation) stay(t *task) {
+	for at := range t.have {
+		n := min(r.mayStay(t, at)-r.lost(t, at), t.spread.Spots[at].Most)
+		for n > 0 && t.fault == "" && !t.askAt(at).Equal(t.ask) {
+			if _, fits := allocation.Fits(&t.spread.Sites[at].Account, t.ask.Times(n)); fits {
+				break
+			}
+			n--
 		}
-		for at := range t.have {
-			n := min(r.mayStay(t, at)-r.lost(t, at), t.spread.Spots[at].Most)
-			if n <= 0 || !these(t, at) {
-				continue
-			}
-			for !t.askAt(at).Equal(t.ask) && n > 0 {
-				if _, fits := allocation.Fits(&t.spread.Sites[at].Account, t.ask.Times(n)); fits {
-					break
-				}
-				n--
-			}
+		if n > 0 {
 			t.spread.Keep(at, n)
 		}
 	}
 }
 
-// sites are the accounts without what the blueprint's own shares hold and use. That counts what leaves
-// too, as free soon: so the target is the same all along the way to it. Not where it fails to.
-func (r *reconciliation) sites() []allocation.Site {
-	sites := make([]allocation.Site, len(r.fed.sites))
+// asTheyAre makes the accounts what they are now, but for what those that stay will take beside.
+func (r *reconciliation) asTheyAre(sites []allocation.Site) {
 	for at, s := range r.fed.sites {
-		sites[at] = allocation.Site{ClusterID: s.id, Account: s.account, Prices: s.prices}
+		sites[at].Account = s.account
+		for _, t := range r.tasks {
+			stay := min(t.spread.Spots[at].Count, t.have[at])
+			added := t.beside(at).Times(stay).Add(t.ask.Times(t.spread.Spots[at].Count - stay))
+			sites[at].Account.HeldOrUsed = sites[at].Account.HeldOrUsed.Add(added)
+		}
 	}
-	give := func(s *share) {
-		at, known := r.fed.index[s.record.Cluster]
-		if !known || s.leaving() && s.in(broker.SliceFailed) {
+}
+
+// clear makes the accounts what they will be: without what the blueprint's shares hold and use, but
+// with the target so far. What fails to leave may be there for long.
+func (r *reconciliation) clear(sites []allocation.Site) {
+	for at, s := range r.fed.sites {
+		sites[at].Account = s.account
+	}
+	give := func(s *share, at int) {
+		if s.leaving() && s.in(broker.SliceFailed) {
 			return
 		}
 		a, used := &sites[at].Account, r.used(s)
 		a.HeldOrUsed = a.HeldOrUsed.Sub(s.held().Max(used))
 		a.Allocated, a.Used = a.Allocated.Sub(used), a.Used.Sub(used)
 	}
+	for _, s := range r.strays {
+		if at, known := r.fed.index[s.record.Cluster]; known {
+			give(s, at)
+		}
+	}
 	for _, t := range r.tasks {
-		for _, s := range t.shares {
+		for at, s := range t.shares {
 			if s != nil {
-				give(s)
+				give(s, at)
+			}
+			a := &sites[at].Account
+			a.HeldOrUsed = a.HeldOrUsed.Add(t.ask.Times(t.spread.Spots[at].Count))
+		}
+	}
+}
+
+// beside is what an instance that stays takes more than it does.
+func (t *task) beside(at int) allocation.Amounts { return t.ask.Sub(t.askAt(at)).Max(nil) }
+
+// fill adds instances of each slice up to so many, as far as there is room. again is what one takes
+// that is there and may stay after all.
+func (r *reconciliation) fill(upTo func(*task) int, again func(*task, int) allocation.Amounts) (added int) {
+	for _, t := range r.tasks {
+		if lack := upTo(t) - sum(t.counts()); lack > 0 {
+			back := r.back(t, lack, again)
+			r.open(t)
+			added += back + t.spread.Fill(lack-back)
+		}
+	}
+	return added
+}
+
+// back keeps instances where they are once the slices that they go with come there too.
+func (r *reconciliation) back(t *task, lack int, again func(*task, int) allocation.Amounts) (kept int) {
+	if len(t.with) == 0 || r.aggressive() {
+		return 0
+	}
+	for at := range t.spread.Spots {
+		spot := &t.spread.Spots[at]
+		n := min(lack-kept, min(r.mayStay(t, at)-r.lost(t, at), spot.Most)-spot.Count)
+		if n <= 0 || !t.joined(at) || t.conflicts(at, r.tasks) {
+			continue
+		}
+		for ask := again(t, at); n > 0; n-- {
+			if _, fits := allocation.Fits(&t.spread.Sites[at].Account, ask.Times(n)); fits {
+				t.spread.KeepAs(at, n, ask)
+				kept += n
+				break
 			}
 		}
 	}
-	for _, s := range r.strays {
-		give(s)
-	}
-	return sites
+	return kept
 }
 
 // mayStay is how many instances on a cluster may stay, whatever the other slices do.
@@ -154,18 +212,31 @@ func (t *task) conflicts(at int, others []*task) bool {
 	})
 }
 
-// cling keeps instances that should go but have no better place where they are: on a cluster that is
-// short they may run yet, and an artifact that can't be resolved stays as it is.
+// cling keeps instances that should go but have no better place where they are, of the size they are,
+// where nobody else has taken the room. On a cluster that is short they may run yet, if it does not get
+// shorter by them.
 func (r *reconciliation) cling(t *task) {
 	missing := t.least - sum(t.counts())
 	for at := range t.spread.Spots {
 		spot := &t.spread.Spots[at]
 		n := min(missing, min(r.mayStay(t, at), spot.Most)-spot.Count)
-		if n > 0 && t.joined(at) && !t.conflicts(at, r.tasks) {
-			t.spread.Keep(at, n)
-			missing -= n
+		if n <= 0 || !t.joined(at) || t.conflicts(at, r.tasks) {
+			continue
 		}
+		ask := t.shares[at].ask
+		for n > 0 && shorter(&t.spread.Sites[at].Account, ask.Times(n), &r.fed.sites[at].account) {
+			n--
+		}
+		t.spread.KeepAs(at, n, ask)
+		missing -= n
 	}
+}
+
+// shorter says whether an account would come to lack more by those amounts than it lacks as it is.
+func shorter(target *allocation.Account, added allocation.Amounts, is *allocation.Account) bool {
+	would := *target
+	would.HeldOrUsed = would.HeldOrUsed.Add(added)
+	return slices.ContainsFunc(added, func(a allocation.Amount) bool { return would.Short(a.Resource) > is.Short(a.Resource) })
 }
 
 func (t *task) counts() []int {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 	"github.com/bourse-dev/bourse/cluster"
@@ -177,6 +178,27 @@ func TestAMemberThatDoesNotConsentRunsNothing(t *testing.T) {
 	require.Equal(t, "web@paris=2 web@rome=1", x.placed("shop"))
 }
 
+func TestAVersionThatNeedsRoomBesideWaitsForItAndSaysSo(t *testing.T) {
+	t.Parallel()
+	x := newExchange(t)
+	rome := x.cluster("rome", "cpu=4", "")
+	b := blueprint("shop", "web=4*cpu=1")
+	none, one := intstr.FromInt32(0), intstr.FromInt32(1)
+	b.Spec.Rollout = broker.BlueprintRollout{MaxUnavailable: &none, MaxSurge: &one}
+	x.create(b)
+	x.rest()
+	x.edit("shop", func(s *broker.BlueprintSpec) { s.Slices[0].Artifact = "registry.example.com/web:2" })
+	x.rest()
+	require.Contains(t, x.get("shop").Status.Message, "web: no room on rome to change its version")
+	require.Equal(t, "registry.example.com/web:1", x.rows()[0].object.Spec.Image)
+	rome.allocatable = amounts("cpu=5")
+	rome.report()
+	x.rest()
+	require.Equal(t, broker.BlueprintActive, x.get("shop").Status.Phase)
+	require.Equal(t, "registry.example.com/web:2", x.rows()[0].object.Spec.Image)
+	require.EqualValues(t, 4000, x.rows()[0].held().Get("cpu"), "what was held beside is given back")
+}
+
 func TestAFailedSliceIsTriedAgainWithBackoffWhoeverLeads(t *testing.T) {
 	t.Parallel()
 	x := newExchange(t)
@@ -292,8 +314,13 @@ func TestSliceNamesAreDistinctAndShortEnough(t *testing.T) {
 	long := strings.Repeat("a", 253)
 	seen := map[string]bool{}
 	for _, c := range [][5]string{
-		{"ns", "b", "u", "s", "c"}, {"ns", "b", "u2", "s", "c"}, {"ns2", "b", "u", "s", "c"},
-		{"ns", "b-s", "u", "s", "c"}, {"ns", "b", "u", "s-s", "c"}, {"ns", long, "u", "s", "c"}, {"ns", long, "u", "s", "d"},
+		{"ns", "b", "u", "s", "c"},
+		{"ns", "b", "u2", "s", "c"},
+		{"ns2", "b", "u", "s", "c"},
+		{"ns", "b-s", "u", "s", "c"},
+		{"ns", "b", "u", "s-s", "c"},
+		{"ns", long, "u", "s", "c"},
+		{"ns", long, "u", "s", "d"},
 	} {
 		name := SliceName(c[0], c[1], c[2], c[3], c[4])
 		require.LessOrEqual(t, len(name), 253)
