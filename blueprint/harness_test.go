@@ -491,7 +491,8 @@ func (a *agent) roll(w *workload) (progress bool) {
 // say encodes a slice's status where it says something new.
 func (a *agent) say(row *fsm.Row, status broker.SliceStatus) []byte {
 	old := store.SliceOf(row).Status
-	if status.StateSince = old.StateSince; old.State != status.State || old.ObservedGeneration != status.ObservedGeneration || old.StateSince == nil {
+	again := status.State == broker.SliceFailed && old.ObservedGeneration != status.ObservedGeneration
+	if status.StateSince = old.StateSince; old.State != status.State || again {
 		since := metav1.NewMicroTime(timeOf(a.x.now))
 		status.StateSince = &since
 	}

@@ -152,12 +152,13 @@ func TestAnAgentReportsOnItsOwnSlices(t *testing.T) {
 	fence := x.addSlice("shop-web-berlin-1", "berlin", 4)
 	agent := x.client(server.GroupAgent + "berlin")
 	path := romeSlices + "/shop-web-berlin-1"
+	generation := 1
 	report := func(state string, ready int) *broker.Slice {
 		s := &broker.Slice{}
 		answer := agent.must(http.StatusOK, "PATCH", path+"/status", fmt.Sprintf(`{"metadata":{"labels":{"mine":"yes"}},"spec":{"instances":99},`+
-			`"status":{"observedGeneration":1,"state":%q,"readyInstances":%d,"message":"says the agent","fence":7,"stateSince":"2001-01-01T00:00:00.000000Z",`+
+			`"status":{"observedGeneration":%d,"state":%q,"readyInstances":%d,"message":"says the agent","fence":7,"stateSince":"2001-01-01T00:00:00.000000Z",`+
 			`"conditions":[{"type":"Unloaded","status":"False","reason":"Running","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"},`+
-			`{"type":"Ready","status":"True","reason":"Forged","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`, state, ready), "Content-Type", mergeTyp)
+			`{"type":"Ready","status":"True","reason":"Forged","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`, generation, state, ready), "Content-Type", mergeTyp)
 		require.NoError(t, unmarshal(answer.body, s))
 		return s
 	}
@@ -174,7 +175,18 @@ func TestAnAgentReportsOnItsOwnSlices(t *testing.T) {
 	require.Equal(t, before, x.DB.State().Revision(), "nothing new was said, nothing is written")
 	require.Equal(t, loading.Status.StateSince, again.Status.StateSince)
 	require.Equal(t, loading.Status.StateSince, report("Loading", 1).Status.StateSince)
-	require.NotEqual(t, loading.Status.StateSince, report("Active", 4).Status.StateSince)
+	active := report("Active", 4)
+	require.NotEqual(t, loading.Status.StateSince, active.Status.StateSince)
+	retry := func(attempt int) {
+		x.client(admin...).must(http.StatusOK, "PATCH", path, fmt.Sprintf(`{"spec":{"attempt":%d}}`, attempt), "Content-Type", mergeTyp)
+		generation++
+	}
+	retry(1)
+	require.Equal(t, active.Status.StateSince, report("Active", 4).Status.StateSince)
+	failed := report("Failed", 0)
+	require.Equal(t, failed.Status.StateSince, report("Failed", 1).Status.StateSince)
+	retry(2)
+	require.True(t, failed.Status.StateSince.Before(report("Failed", 0).Status.StateSince), "it failed once more: the next try waits from now on")
 }
 
 func TestUseOfASliceLeavesAllocated(t *testing.T) {

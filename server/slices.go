@@ -116,7 +116,9 @@ func (s sliceStatusStrategy) PrepareForUpdate(_ context.Context, obj, old runtim
 	updated.Status.Conditions = agentConditions(updated.Status.Conditions, o.Status.Conditions)
 	updated.Status.Fence = o.Status.Fence
 	updated.Status.StateSince = o.Status.StateSince
-	if updated.Status.State != o.Status.State {
+	// A slice that failed again after another instruction has failed since then: backoff counts from it.
+	again := updated.Status.State == broker.SliceFailed && updated.Status.ObservedGeneration != o.Status.ObservedGeneration
+	if updated.Status.State != o.Status.State || again {
 		since := metav1.NewMicroTime(time.UnixMilli(int64(now(s.server.cfg.DB.State()))).UTC())
 		updated.Status.StateSince = &since
 	}

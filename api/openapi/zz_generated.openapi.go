@@ -2212,7 +2212,7 @@ func schema_bourse_api_broker_v1alpha1_SliceStatus(ref common.ReferenceCallback)
 					},
 					"stateSince": {
 						SchemaProps: spec.SchemaProps{
-							Description: "StateSince is when the state began; the exchange keeps it.",
+							Description: "StateSince is when the state began, Failed once for each instruction; the exchange keeps it.",
 							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
 						},
 					},

@@ -92,7 +92,7 @@ type SliceStatus struct {
 	// State is Loading, Loaded, Activating, Active, Deactivating, Unloading or Failed.
 	// +optional
 	State SliceState `json:"state,omitempty"`
-	// StateSince is when the state began; the exchange keeps it.
+	// StateSince is when the state began, Failed once for each instruction; the exchange keeps it.
 	// +optional
 	StateSince *metav1.MicroTime `json:"stateSince,omitempty"`
 	// Fence is the revision at which the slice's present hold began; the ledger keeps it. Agents
