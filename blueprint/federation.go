@@ -133,7 +133,8 @@ func (s *site) alike(o *site) bool {
 // roomier: there is more of something than there was.
 func (s *site) roomier(was *site) bool {
 	return slices.ContainsFunc(s.account.Allocatable, func(a allocation.Amount) bool {
-		return s.account.Available(a.Resource) > was.account.Available(a.Resource)
+		is, before := &s.account, &was.account
+		return is.Available(a.Resource)-is.Short(a.Resource) > before.Available(a.Resource)-before.Short(a.Resource)
 	})
 }
 

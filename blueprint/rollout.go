@@ -2,6 +2,7 @@ package blueprint
 
 import (
 	"slices"
+	"strings"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 )
@@ -96,10 +97,11 @@ func (r *reconciliation) turn(at int) (turned bool) {
 	return turned
 }
 
+// clip cuts a text to so many bytes, at the end of a character.
 func clip(text string, limit int) string {
 	const mark = "..."
 	if len(text) <= limit {
 		return text
 	}
-	return text[:limit-len(mark)] + mark
+	return strings.ToValidUTF8(text[:limit-len(mark)], "") + mark
 }

@@ -180,9 +180,12 @@ func (r *reconciliation) history() []broker.BlueprintVersion {
 	return append(next, was[:min(len(was), broker.MaxBlueprintHistory-1)]...)
 }
 
+// waiting: the target counts on capacity that is not free yet, and may never be.
+func (r *reconciliation) waiting() bool {
+	return r.blocked != "" || slices.ContainsFunc(r.tasks, func(t *task) bool { return !slices.Equal(t.counts(), t.next) })
+}
+
 // wanting: more capacity could change something.
 func (r *reconciliation) wanting() bool {
-	return r.blocked != "" || slices.ContainsFunc(r.tasks, func(t *task) bool {
-		return sum(t.next) < t.most || !slices.Equal(t.counts(), t.next)
-	})
+	return r.waiting() || slices.ContainsFunc(r.tasks, func(t *task) bool { return sum(t.next) < t.most })
 }

@@ -212,23 +212,29 @@ func (t *task) conflicts(at int, others []*task) bool {
 	})
 }
 
-// cling keeps instances that should go but have no better place where they are, of the size they are,
-// where nobody else has taken the room. On a cluster that is short they may run yet, if it does not get
-// shorter by them.
+// cling keeps instances that should go but have no better place where they are, where nobody else has
+// taken the room. All of a share are of one size: where more can run of the old one, they keep it. On a
+// cluster that is short they may run yet, if it does not get shorter by them.
 func (r *reconciliation) cling(t *task) {
 	missing := t.least - sum(t.counts())
 	for at := range t.spread.Spots {
 		spot := &t.spread.Spots[at]
-		n := min(missing, min(r.mayStay(t, at), spot.Most)-spot.Count)
-		if n <= 0 || !t.joined(at) || t.conflicts(at, r.tasks) {
+		placed := spot.Count
+		n := min(missing+placed, r.mayStay(t, at), spot.Most)
+		if n <= placed || !t.joined(at) || t.conflicts(at, r.tasks) {
 			continue
 		}
 		ask := t.shares[at].ask
-		for n > 0 && shorter(&t.spread.Sites[at].Account, ask.Times(n), &r.fed.sites[at].account) {
+		t.spread.Keep(at, -placed)
+		for n > placed && shorter(&t.spread.Sites[at].Account, ask.Times(n), &r.fed.sites[at].account) {
 			n--
 		}
-		t.spread.KeepAs(at, n, ask)
-		missing -= n
+		if n > placed {
+			t.spread.KeepAs(at, n, ask)
+		} else {
+			t.spread.Keep(at, placed)
+		}
+		missing -= n - placed
 	}
 }
 

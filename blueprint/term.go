@@ -36,6 +36,7 @@ type term struct {
 // memory is what a term remembers of one blueprint. A new leader begins without.
 type memory struct {
 	wanting   bool       // more capacity could change something
+	waiting   bool       // less of it too
 	lookAt    fsm.Millis // 0: nothing is due
 	refusals  int        // rounds in a row that Apply refused a command of
 	refusedAt fsm.Millis // since when
@@ -229,11 +230,10 @@ func (t *term) noteCluster(key string, row *fsm.Row) {
 			}
 		}
 	}
-	if is.roomier(was) {
-		for owner, m := range t.memory {
-			if m.wanting {
-				t.touch(owner)
-			}
+	more, less := is.roomier(was), was.roomier(is)
+	for owner, m := range t.memory {
+		if more && m.wanting || less && m.waiting {
+			t.touch(owner)
 		}
 	}
 }
@@ -287,7 +287,7 @@ func (t *term) reconcile(owner string) bool {
 			return false
 		}
 	}
-	if m.wanting = r.wanting(); r.retryAt > 0 {
+	if m.wanting, m.waiting = r.wanting(), r.waiting(); r.retryAt > 0 {
 		m.look(r.retryAt)
 	}
 	wrote, full := t.proposeStatus(owner, row, r, m)

@@ -3,6 +3,7 @@ package blueprint
 import (
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -25,6 +26,7 @@ func TestABlueprintBecomesActiveAndGoesWithoutATrace(t *testing.T) {
 	require.Equal(t, broker.BlueprintProgressing, x.get("shop").Status.Phase)
 	for _, s := range x.rows() {
 		require.Equal(t, broker.SliceLoad, s.object.Spec.Command)
+		require.False(t, s.object.CreationTimestamp.IsZero())
 		require.NotEmpty(t, s.held(), "capacity is held before anything is loaded")
 	}
 	x.rest()
@@ -197,6 +199,39 @@ func TestAVersionThatNeedsRoomBesideWaitsForItAndSaysSo(t *testing.T) {
 	require.Equal(t, broker.BlueprintActive, x.get("shop").Status.Phase)
 	require.Equal(t, "registry.example.com/web:2", x.rows()[0].object.Spec.Image)
 	require.EqualValues(t, 4000, x.rows()[0].held().Get("cpu"), "what was held beside is given back")
+}
+
+func TestInstancesKeepTheirSizeUntilThereIsRoomForTheNewOne(t *testing.T) {
+	t.Parallel()
+	x := newExchange(t)
+	rome := x.cluster("rome", "cpu=4", "")
+	b := blueprint("shop", "web=4*cpu=1")
+	one := intstr.FromInt32(1)
+	b.Spec.Rollout.MaxUnavailable = &one
+	x.create(b)
+	x.rest()
+	x.edit("shop", func(s *broker.BlueprintSpec) { s.Slices[0].Resources = list("cpu=2") })
+	x.rest()
+	require.Equal(t, "web@rome=4", x.placed("shop"), "four of the old size, not two of the new one")
+	require.Equal(t, 4, x.readyPods())
+	require.Contains(t, x.get("shop").Status.Message, "no room on rome to change its version")
+	rome.allocatable = amounts("cpu=8")
+	rome.report()
+	x.rest()
+	require.Equal(t, "web@rome=4", x.placed("shop"))
+	require.EqualValues(t, 8000, x.rows()[0].held().Get("cpu"))
+	require.Equal(t, broker.BlueprintActive, x.get("shop").Status.Phase)
+}
+
+func TestTextsAreCutAtTheEndOfACharacter(t *testing.T) {
+	t.Parallel()
+	for limit := 4; limit < 16; limit++ {
+		cut := clip("ünïcödé wörds", limit)
+		require.True(t, utf8.ValidString(cut), "%q", cut)
+		require.LessOrEqual(t, len(cut), limit)
+		require.Greater(t, len(cut), limit-2, "no more than one character is lost")
+	}
+	require.Equal(t, "ünï", clip("ünï", 5))
 }
 
 func TestAFailedSliceIsTriedAgainWithBackoffWhoeverLeads(t *testing.T) {
