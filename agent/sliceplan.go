@@ -23,6 +23,7 @@ const (
 type sight struct {
 	slice    *broker.Slice // nil: there is none
 	refusal  string        // why the cluster did not consent; empty: it did
+	allowed  bool          // to what the workload runs it does consent
 	workload *workload     // nil: there is none
 	settled  bool          // the workload is as it should be
 	pods     podCount
@@ -93,7 +94,8 @@ func judge(now time.Time, was progress, s *sight) (verdict, progress) {
 	if s.refusal != "" && (command == broker.SliceLoad || command == broker.SliceActivate) {
 		p.done, p.failed = false, true
 		v := verdict{state: broker.SliceFailed, message: s.refusal, reason: "Refused", refused: true}
-		if s.workload.mayDelete() {
+		// A version that is refused does not cost the one before, until the exchange has said what should run then.
+		if s.workload.mayDelete() && !(s.allowed && command == broker.SliceActivate) {
 			v.act = actDelete
 		}
 		return v, p

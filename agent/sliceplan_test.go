@@ -118,6 +118,15 @@ func TestTheLifeOfASlice(t *testing.T) {
 			0,
 			verdict{act: actDelete, state: "Failed", reason: "Refused", message: "no flag", refused: true},
 		},
+		"a version that is refused leaves the one before": {
+			"Activate",
+			sight{refusal: "no flag", allowed: true, workload: ourWorkload(), pods: podCount{live: 3, ready: 3}},
+			0,
+			verdict{state: "Failed", reason: "Refused", message: "no flag", refused: true},
+		},
+		"what is to run nothing keeps nothing": {
+			"Load", sight{refusal: "no flag", allowed: true, workload: ourWorkload()}, 0, verdict{act: actDelete, state: "Failed", reason: "Refused", message: "no flag", refused: true},
+		},
 		"unloading needs no consent": {"Unload", sight{refusal: "no flag", workload: ourWorkload()}, 0, verdict{act: actDelete, state: "Unloading"}},
 		"a command of the future":    {"Dance", sight{}, 0, verdict{state: "Failed", reason: "Unknown", message: `command "Dance" is unknown to this agent; it may be too old`}},
 	} {
@@ -242,6 +251,7 @@ func drawSight(t *rapid.T) *sight {
 		s.slice = webSlice(rapid.SampledFrom([]broker.SliceCommand{"Load", "Activate", "Deactivate", "Unload"}).Draw(t, "command"))
 		s.slice.Spec.Attempt = int32(rapid.IntRange(0, 1).Draw(t, "attempt"))
 		s.refusal = rapid.SampledFrom([]string{"", "", "", "no flag"}).Draw(t, "refusal")
+		s.allowed = rapid.Bool().Draw(t, "allowed")
 	}
 	if rapid.IntRange(0, 3).Draw(t, "workload") > 0 {
 		s.workload = ourWorkload()

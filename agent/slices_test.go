@@ -252,6 +252,28 @@ func TestConsentTakenBackRemovesWhatRuns(t *testing.T) {
 	r.until("its end", func() bool { return r.deployment() == nil && len(r.pods()) == 0 })
 }
 
+func TestAVersionThatIsRefusedLeavesTheOneBefore(t *testing.T) {
+	t.Parallel()
+	r := newSliceRig(t)
+	r.config.Blueprints.Registries = []string{"docker.io"}
+	r.start()
+	r.order(broker.SliceActivate)
+	r.untilState(broker.SliceActive, 3)
+	before := r.deployment()
+	strange := func(s *broker.Slice) { s.Spec.Image = "quay.io/team/web:2" }
+	r.order(broker.SliceActivate, strange)
+	s := r.untilState(broker.SliceFailed, 3)
+	require.True(t, meta.IsStatusConditionTrue(s.Status.Conditions, broker.ConditionRefused))
+	r.pass(time.Minute)
+	require.True(t, equality.Semantic.DeepEqual(before, r.deployment()))
+	r.order(broker.SliceActivate)
+	r.untilState(broker.SliceActive, 3)
+	require.True(t, equality.Semantic.DeepEqual(before.Spec, r.deployment().Spec), "it went on all the time")
+
+	r.order(broker.SliceLoad, strange) // nothing is to run
+	r.until("its end", func() bool { return r.deployment() == nil && len(r.pods()) == 0 })
+}
+
 func TestABrokenVersionFailsByNameAndTheOldOneComesBack(t *testing.T) {
 	t.Parallel()
 	r := newSliceRig(t).start()

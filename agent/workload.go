@@ -88,6 +88,7 @@ type workload struct {
 	leaving    bool  // it is being deleted
 	generation int64 // of its spec
 	replicas   int32
+	image      string
 	attempt    int32
 	tries      int
 	written    string
@@ -104,6 +105,9 @@ func readWorkload(d *appsv1.Deployment, clusterID string) *workload {
 	w.owner, w.ours = readOwner(d, clusterID)
 	if d.Spec.Replicas != nil {
 		w.replicas = *d.Spec.Replicas
+	}
+	if containers := d.Spec.Template.Spec.Containers; len(containers) > 0 {
+		w.image = containers[0].Image
 	}
 	attempt, _ := strconv.ParseInt(d.Annotations[attemptAnnotation], 10, 32) // absent or by hand: 0, and written anew
 	w.attempt = int32(attempt)

@@ -410,8 +410,11 @@ func (a *agent) drive(w *workload) broker.SliceStatus {
 		return status
 	}
 	if !a.consents || a.refuses[spec.Image] {
-		w.pods = map[string]*pods{}
-		status.State, status.Message = broker.SliceFailed, "not allowed here"
+		maps.DeleteFunc(w.pods, func(image string, _ *pods) bool {
+			return !a.consents || a.refuses[image] || spec.Command == broker.SliceLoad
+		})
+		_, ready := w.count()
+		status.State, status.Message, status.ReadyInstances = broker.SliceFailed, "not allowed here", int32(ready)
 		condition(broker.ConditionRefused)
 		return status
 	}

@@ -544,9 +544,14 @@ func TestARolloutThatNeverGetsReadyGoesBack(t *testing.T) {
 		const bad = "registry.example.com/web:2"
 		var sick []string
 		for _, id := range someClusters[:4] {
-			if rapid.Bool().Draw(t, id+" never gets ready") && strings.Contains(placed, "web@"+id) {
+			how := rapid.SampledFrom([]string{"gets ready", "never gets ready", "is refused"}).Draw(t, id)
+			if how == "gets ready" || !strings.Contains(placed, "web@"+id) {
+				continue
+			}
+			if sick = append(sick, id); how == "is refused" {
+				x.agents[id].refuses = map[string]bool{bad: true}
+			} else {
 				x.agents[id].bad = map[string]bool{bad: true}
-				sick = append(sick, id)
 			}
 		}
 		x.edit("a", func(s *broker.BlueprintSpec) { s.Slices[0].Artifact = bad })
