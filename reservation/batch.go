@@ -4,9 +4,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-	"k8s.io/apimachinery/pkg/types"
-
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 	"github.com/bourse-dev/bourse/cluster"
 	"github.com/bourse-dev/bourse/fsm"
@@ -63,7 +60,3 @@ func itemBytes(txn *fsm.Txn) int {
 func isReservation(key string) bool { return strings.HasPrefix(key, broker.ReservationsPrefix) }
 
 func timeOf(at fsm.Millis) time.Time { return time.UnixMilli(int64(at)).UTC() }
-
-func uidOf(key string) types.UID {
-	return types.UID(uuid.NewSHA1(eventSpace, []byte(key)).String())
-}

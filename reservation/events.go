@@ -6,55 +6,26 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
 )
 
-// eventsPrefix of the rows that kubectl describe shows.
-const eventsPrefix = "events/"
-
-// eventSpace makes an event's uid from its key: the same on whichever node asks.
-var eventSpace = uuid.MustParse("6f0a4f52-8c0e-4b0e-9a53-2d1c5f0f8f11")
-
-// The number in an event's name is its time in milliseconds and a counter.
-const eventCounterBits = 12
-
-// eventWrite is one event of a reservation as a row. Where a row of that name exists already,
-// nothing is written: an event is never worth a refusal.
+// eventWrite is one event of a reservation as a row.
 func (t *term) eventWrite(key string, object *broker.Reservation, kind, reason, message string) fsm.Write {
 	t.eventCount++
-	number := uint64(t.now)<<eventCounterBits | t.eventCount&(1<<eventCounterBits-1)
-	path := strings.TrimPrefix(key, broker.ReservationsPrefix)
-	namespace, name, _ := strings.Cut(path, "/")
-	name = name[:min(len(name), broker.MaxNameBytes-maxEventSuffixBytes)] + "." + strconv.FormatUint(number, 16)
-	eventKey := eventsPrefix + namespace + "/" + name
-	at := metav1.NewTime(timeOf(t.now))
-	body, err := store.EventBody(&corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: name, CreationTimestamp: at,
-			UID: uidOf(eventKey),
-		},
-		InvolvedObject: corev1.ObjectReference{
-			APIVersion: broker.SchemeGroupVersion.String(), Kind: "Reservation",
-			Namespace: namespace, Name: object.Name, UID: object.UID,
-		},
-		Type: kind, Reason: reason, Message: message, Count: 1,
-		FirstTimestamp: at, LastTimestamp: at,
-		Source:              corev1.EventSource{Component: "bourse"},
-		ReportingController: broker.GroupName + "/reservation",
+	namespace, name, _ := strings.Cut(strings.TrimPrefix(key, broker.ReservationsPrefix), "/")
+	return store.EventWrite(&store.Happening{
+		Room: "reservation", Name: name,
+		Of:   corev1.ObjectReference{Kind: "Reservation", Namespace: namespace, Name: object.Name, UID: object.UID},
+		Kind: kind, Reason: reason, Message: message, At: t.now, Count: t.eventCount,
 	})
-	if err != nil {
-		panic("reservation: an event of plain strings can't be encoded: " + err.Error())
-	}
-	return fsm.Write{Key: eventKey, IfAbsent: true, Body: body}
 }
 
-// eventIndex knows which events there are and which have to go.
+// eventIndex knows which events there are and which have to go, whichever room wrote them: an object is
+// what the event's name speaks of.
 type eventIndex struct {
 	live     map[string]fsm.Millis // event key -> when it was
 	byAge    []string              // oldest first; may name events that are gone
@@ -70,7 +41,7 @@ func newEventIndex(state *fsm.State, now fsm.Millis) *eventIndex {
 		key string
 	}
 	var rows []dated
-	for row := range state.Scan(eventsPrefix) {
+	for row := range state.Scan(store.EventsPrefix) {
 		rows = append(rows, dated{eventTime(row.Key, now), row.Key})
 	}
 	slices.SortStableFunc(rows, func(a, b dated) int { return cmp.Compare(a.at, b.at) })
@@ -83,7 +54,7 @@ func newEventIndex(state *fsm.State, now fsm.Millis) *eventIndex {
 // sync brings the index up to one event's row; nil: it is gone.
 func (x *eventIndex) sync(key string, row *fsm.Row, now fsm.Millis) {
 	switch {
-	case !strings.HasPrefix(key, eventsPrefix):
+	case !strings.HasPrefix(key, store.EventsPrefix):
 	case row == nil:
 		x.remove(key)
 	default:
@@ -166,7 +137,7 @@ func (x *eventIndex) take(n int) []string {
 // was first seen.
 func eventTime(key string, now fsm.Millis) fsm.Millis {
 	if number, ok := eventNumber(key); ok {
-		if at := fsm.Millis(number >> eventCounterBits); at > 0 && at <= now {
+		if at := fsm.Millis(number >> store.EventCounterBits); at > 0 && at <= now {
 			return at
 		}
 	}
@@ -182,9 +153,10 @@ func eventNumber(key string) (uint64, bool) {
 	return number, err == nil
 }
 
-// ownerOf is the reservation that an event's name speaks of.
+// ownerOf is the object that an event's name speaks of, as if it were a reservation. Names of other
+// rooms' events end in a word that tells them apart.
 func ownerOf(eventKey string) string {
-	path := strings.TrimPrefix(eventKey, eventsPrefix)
+	path := strings.TrimPrefix(eventKey, store.EventsPrefix)
 	if dot := strings.LastIndexByte(path, '.'); dot >= 0 {
 		path = path[:dot]
 	}

@@ -326,7 +326,7 @@ func (x *exchange) available(id, resource string) int64 {
 // events are the reasons of a reservation's events, oldest first.
 func (x *exchange) events(name string) []string {
 	var out []string
-	for row := range x.state.Scan(eventsPrefix + "rome/" + name + ".") {
+	for row := range x.state.Scan(store.EventsPrefix + "rome/" + name + ".") {
 		e := &corev1.Event{}
 		require.NoError(x.t, json.Unmarshal(row.Body, e))
 		require.Equal(x.t, name, e.InvolvedObject.Name)

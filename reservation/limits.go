@@ -44,6 +44,4 @@ const (
 	// eventSweep is how often old events are looked for: a TTL need not be exact, and one entry
 	// for many is cheaper than one each.
 	eventSweep = fsm.Millis(time.Minute / time.Millisecond)
-	// maxEventSuffixBytes is ".", 16 hexadecimal digits.
-	maxEventSuffixBytes = 17
 )

@@ -123,7 +123,7 @@ func TestEventsOverallAreBounded(t *testing.T) {
 	t.Parallel()
 	x := newEventIndex(newExchange(t).state, 0)
 	for i := range maxEvents + 300 {
-		x.add(eventsPrefix+"ns/r"+string(rune('a'+i%26))+strings.Repeat("x", i/26%400)+"."+strconv.FormatInt(int64(1_700_000_000_000+i)<<eventCounterBits, 16), 1_800_000_000_000)
+		x.add(store.EventsPrefix+"ns/r"+string(rune('a'+i%26))+strings.Repeat("x", i/26%400)+"."+strconv.FormatInt(int64(1_700_000_000_000+i)<<store.EventCounterBits, 16), 1_800_000_000_000)
 	}
 	x.doomed = nil
 	x.sweep(1_700_000_000_000)

@@ -164,7 +164,7 @@ func (t *term) absorb(changes []fsm.Change) {
 			t.noteAccount(key, c.After)
 		case isReservation(key):
 			t.sync(key, c.After)
-		case strings.HasPrefix(key, eventsPrefix):
+		case strings.HasPrefix(key, store.EventsPrefix):
 			t.events.sync(key, c.After, t.now)
 		}
 	}

@@ -84,12 +84,6 @@ var eventKind = &Kind{
 // EventKind is how events are stored.
 func EventKind() *Kind { return eventKind }
 
-// EventBody encodes an event for a room that writes one in a Txn of its own.
-func EventBody(e *corev1.Event) ([]byte, error) {
-	p, err := eventKind.encode(e, nil)
-	return p.body, err
-}
-
 // encodeBody encodes a row's body: never with the resourceVersion, which is the row's.
 func encodeBody[T any](stored T, metadata func(*T) *metav1.ObjectMeta) ([]byte, error) {
 	m := metadata(&stored)
