@@ -223,7 +223,11 @@ func (x *exchange) rest() {
 		before := x.state.Revision()
 		x.run()
 		x.act()
-		if x.state.Revision() == before && x.idle() && !x.busy {
+		switch {
+		case x.state.Revision() != before || !x.idle() || x.busy:
+		case x.wake <= x.now+statusEvery: // a status waits for more
+			x.now = x.wake
+		default:
 			return
 		}
 	}

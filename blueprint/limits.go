@@ -31,6 +31,9 @@ const (
 )
 
 const (
+	// statusEvery bounds writes of a status that says no more than other counts: a hundred agents that
+	// each report every fifth of a second what has come up make two entries a second, not five hundred.
+	statusEvery = fsm.Millis(500)
 	// dormantPoll is how often the room asks whether Apply knows MoveResize by now.
 	dormantPoll = fsm.Millis(time.Second / time.Millisecond)
 	// maxSliceName is a DNS subdomain's length, hashBytes what of it tells slices apart.

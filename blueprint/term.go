@@ -43,6 +43,7 @@ type memory struct {
 	why       string
 	applied   fsm.Millis        // when the present spec was seen
 	failing   map[string]string // slice keys, and the message they fail with
+	toldAt    fsm.Millis        // when the status was last written
 }
 
 // proposal is what a proposed command was for.
@@ -352,9 +353,17 @@ func (t *term) proposeStatus(owner string, row *fsm.Row, r *reconciliation, m *m
 	if err != nil || bytes.Equal(facts, row.Facts) {
 		return false, false
 	}
+	e, news := event(row, r.blueprint, status, t.now)
+	if next := m.toldAt + statusEvery; next > t.now && !news && r.blueprint.Status.ObservedGeneration == status.ObservedGeneration {
+		m.look(next)
+		return false, false
+	}
 	txn := &fsm.Txn{
 		Guards: []fsm.Guard{fsm.GuardSpec(row), {Key: row.Key, Part: fsm.PartFacts, Revision: row.FactsRev}},
 		Writes: []fsm.Write{{Key: row.Key, Facts: facts}},
+	}
+	if news {
+		txn.Writes = append(txn.Writes, e)
 	}
 	if !t.batch.add(txn) {
 		return false, true
@@ -367,7 +376,7 @@ func (t *term) proposeStatus(owner string, row *fsm.Row, r *reconciliation, m *m
 		}
 		told = append(told, Observation{Event: EventActivated, Took: time.Duration(max(0, t.now-applied)) * time.Millisecond})
 	}
-	t.proposed[txn] = proposal{owner: owner, told: told}
+	t.proposed[txn], m.toldAt = proposal{owner: owner, told: told}, t.now
 	return true, false
 }
 
