@@ -11,7 +11,7 @@ LDFLAGS := -s -w \
 	-X k8s.io/client-go/pkg/version.gitVersion=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long e2e bench lint fix vuln generate kubectl clean
+.PHONY: help build run test test-long mutants e2e bench lint fix vuln generate kubectl clean
 
 help: ## explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ test: ## unit, property and multi-node tests, with the race detector
 
 test-long: ## the property tests at length: 100,000 command sequences, 20,000 lives of each room
 	BOURSE_LONG=1 go test -timeout 120m -run 'TestRandomSequences|TestLife' -v ./fsm ./reservation ./advertisement
+
+mutants: ## build each of 12 bugs in on purpose: every one must be caught
+	go run ./test/mutants
 
 e2e: ## end-to-end tests on real Kubernetes control planes (built on first use)
 	test/e2e.sh
