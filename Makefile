@@ -11,7 +11,7 @@ LDFLAGS := -s -w \
 	-X k8s.io/client-go/pkg/version.gitVersion=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long mutants e2e bench lint fix vuln generate kubectl clean
+.PHONY: help build run test test-long mutants e2e chaos bench lint fix vuln generate kubectl clean
 
 help: ## explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ mutants: ## build each of 12 bugs in on purpose: every one must be caught
 
 e2e: ## end-to-end tests on real Kubernetes control planes (built on first use)
 	test/e2e.sh
+
+chaos: ## real processes under kills, partitions and damage, every answer checked [DURATION=4h] [SEED=n] [KEEP=1]
+	go run ./test/chaos $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED))
 
 bench: ## benchmarks, with an fsync probe of the same run
 	test/bench.sh
