@@ -31,6 +31,9 @@ test-long: ## the property tests at length: 100,000 command sequences, 20,000 li
 mutants: ## build each of 12 bugs in on purpose: every one must be caught
 	go run ./test/mutants
 
+sim: ## simulate whole exchanges with faults: SEEDS=n [FROM=k]; one seed told step by step: SEED=s [SKIP=..] [STEPS=n]
+	go run ./test/sim -from $(or $(FROM),1) -seeds $(or $(SEEDS),2000) $(if $(SEED),-seed $(SEED) -skip '$(SKIP)' -steps $(or $(STEPS),0))
+
 e2e: ## end-to-end tests on real Kubernetes control planes (built on first use)
 	test/e2e.sh
 
