@@ -60,8 +60,11 @@ func (n *Node) tryToBelong(ctx context.Context) error {
 	}
 	ctx, cancel := n.callTimeout(ctx)
 	defer cancel()
-	_, err := n.ReadIndex(ctx)
-	return err
+	if _, err := n.ReadIndex(ctx); err != nil {
+		return err
+	}
+	n.announce() // part of the exchange by now: whoever is new asks those who say so
+	return nil
 }
 
 // founded: this node is, or was, part of a Raft group.

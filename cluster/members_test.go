@@ -53,6 +53,20 @@ func TestANewNodeJoinsBySnapshotAndGetsItsVote(t *testing.T) {
 	require.Equal(t, "y", bodyAt(t, n2, "things/more"))
 }
 
+func TestANewNodeFindsAnExchangeWhoseFounderIsGone(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, 1, nil)
+	n2 := g.add("n2")
+	g.ready(n2)
+	g.eventually("n2 votes", func() bool { return g.suffrage("n2") == "voter" })
+	require.NoError(t, n2.RemovePeer(testContext(t), "n1"))
+	g.fatals["n1"].wait(t)
+	g.stop("n1")
+
+	// Everybody who is left joined, too, and has not been started again since.
+	g.ready(g.add("n3"))
+}
+
 func TestAnIDWithAnotherDirectoryIsRefusedUntilRemovePeer(t *testing.T) {
 	t.Parallel()
 	g := startGroup(t, 3, nil)
