@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"sync"
 )
 
@@ -22,25 +21,29 @@ const (
 	saysLeading   = "leading"
 	saysInstalled = "snapshot installed"
 	saysDiskFull  = "file too large"
+	saysCorrupt   = "the data directory is corrupt"
+	saysSkewed    = "clock skewed"
 )
 
-var saidWords = [][]byte{[]byte(`"@message":"leading"`), []byte(saysInstalled), []byte(saysDiskFull)}
+// said is how each of them looks in a line; some lines are no JSON.
+var said = map[string][]byte{
+	saysLeading: []byte(`"@message":"leading"`), saysInstalled: []byte(saysInstalled),
+	saysDiskFull: []byte(saysDiskFull), saysCorrupt: []byte(saysCorrupt), saysSkewed: []byte(saysSkewed),
+}
 
 func (w *logWatch) line(node string, line []byte) {
-	heard := -1
-	for i, words := range saidWords {
+	for what, words := range said {
 		if bytes.Contains(line, words) {
-			heard = i
+			w.heard(node, what)
 		}
 	}
-	if heard < 0 {
-		return
-	}
+}
+
+func (w *logWatch) heard(node, what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	what := []string{saysLeading, saysInstalled, saysDiskFull}[heard]
 	w.counts[node+" "+what]++
-	if what != saysLeading || !json.Valid(line) {
+	if what != saysLeading {
 		return
 	}
 	w.terms++

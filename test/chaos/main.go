@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -25,16 +24,17 @@ import (
 
 // config is what a run is told.
 type config struct {
-	duration time.Duration
-	seed     uint64
-	dir      string
-	keep     bool
-	rate     float64
-	workers  int
-	faults   string
-	binary   string // the build under test
-	old      string // the build of the commit recorded, beside it
-	commit   string
+	duration  time.Duration
+	seed      uint64
+	dir       string
+	keep      bool
+	rate      float64
+	workers   int
+	faults    string
+	binary    string // the build under test
+	old       string // the build of the commit recorded, beside it
+	oldCommit string
+	commit    string
 }
 
 func main() {
@@ -54,7 +54,8 @@ func start() error {
 	flag.IntVar(&c.workers, "workers", 48, "clients that do everything; beside them a sixth as many only read what nodes have")
 	flag.StringVar(&c.faults, "faults", "", "names of the faults to do, with commas (default: all)")
 	flag.StringVar(&c.binary, "binary", "", "bourse to run (default: built from this checkout)")
-	flag.StringVar(&c.old, "old", "", "bourse of the commit in old-commit (default: built)")
+	flag.StringVar(&c.old, "old", "", "bourse to run beside it (default: built from -old-commit)")
+	flag.StringVar(&c.oldCommit, "old-commit", oldCommit, "commit of the old build")
 	flag.Parse()
 	if c.seed == 0 {
 		c.seed = uint64(time.Now().UnixNano()) % 1_000_000_000
@@ -82,22 +83,6 @@ func start() error {
 		return os.RemoveAll(c.dir)
 	}
 	return nil
-}
-
-// build makes the binaries that were not given.
-func (c *config) build(ctx context.Context) error {
-	if c.binary == "" {
-		c.binary = filepath.Join(c.dir, "bourse")
-		command := exec.CommandContext(ctx, "go", "build", "-o", c.binary, "./cmd/bourse")
-		command.Env = append(os.Environ(), "CGO_ENABLED=0")
-		command.Stdout, command.Stderr = os.Stderr, os.Stderr
-		if err := command.Run(); err != nil {
-			return fmt.Errorf("build: %w", err)
-		}
-	}
-	var err error
-	c.binary, err = filepath.Abs(c.binary)
-	return err
 }
 
 func runChaos(ctx context.Context, c config) (err error) {
@@ -189,4 +174,6 @@ func (r *run) beginning(ctx context.Context) (start uint64, err error) {
 }
 
 // allFaults are all kinds.
-func allFaults() []fault { return slices.Concat(processFaults, networkFaults) }
+func allFaults() []fault {
+	return slices.Concat(processFaults, networkFaults, diskFaults, clockFaults, versionFaults)
+}

@@ -84,7 +84,15 @@ func (n *nemesis) strike(ctx context.Context, f fault) error {
 // heal undoes all that can be undone.
 func (n *nemesis) heal() error {
 	n.group.net.Heal()
+	if err := n.rightClocks(); err != nil {
+		return err
+	}
 	for _, node := range n.group.nodes {
+		if node.running() && node.binary != n.config.binary {
+			if err := node.stop(); err != nil {
+				return err
+			}
+		}
 		if node.running() {
 			if err := node.signal(syscall.SIGCONT); err != nil && node.running() {
 				return err

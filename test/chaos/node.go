@@ -52,7 +52,7 @@ func (n *node) start(more ...string) error {
 	command := exec.Command(n.binary, append(append([]string{}, n.flags...), more...)...)
 	log := &lines{out: out, said: n.said}
 	command.Stdout, command.Stderr = log, log
-	command.Env = append(os.Environ(), "BOURSE_SNAPSHOT_TRAILING=128", "GOTRACEBACK=all")
+	command.Env = append(os.Environ(), fmt.Sprintf("BOURSE_SNAPSHOT_TRAILING=%d", trailingLogs), "GOTRACEBACK=all", "BOURSE_SKEWED_CLOCK="+n.clockPath())
 	command.SysProcAttr = childAttributes()
 	if err := command.Start(); err != nil {
 		return errors.Join(fmt.Errorf("start %s: %w", n.id, err), out.Close())
@@ -104,6 +104,15 @@ func (n *node) allowEnd() {
 	defer n.mu.Unlock()
 	if n.process != nil {
 		n.process.allowed = true
+	}
+}
+
+// expectLife takes allowEnd back for a process that went on.
+func (n *node) expectLife() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.process != nil && !n.process.gone() {
+		n.process.allowed = false
 	}
 }
 
