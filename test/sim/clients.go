@@ -28,7 +28,7 @@ func (t *trace) startClients() {
 	for range clients {
 		c := &client{trace: t, idle: true}
 		t.clients = append(t.clients, c)
-		c.later(between(t.clientDice, 3000, 8000))
+		c.later(between(t.clientDice, 3000, 6000))
 	}
 }
 
@@ -42,7 +42,7 @@ func (c *client) later(delay int64) {
 			return
 		}
 		c.choose()
-		c.later(between(c.trace.clientDice, 300, 3200))
+		c.later(between(c.trace.clientDice, 200, 2200))
 	})
 }
 
@@ -193,7 +193,7 @@ var (
 	names     = []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 	requests  = []corev1.ResourceList{list("cpu=1"), list("cpu=2"), list("cpu=3,memory=2Gi"), list("cpu=5"), list("memory=20Gi"), list("cpu=8"), list("cpu=9")}
 	durations = []string{"", "2s", "5s", "8s", "15s", "40s"}
-	waits     = []string{"", "", "5s", "20s", "1m"}
+	waits     = []string{"", "", "5s", "20s", "10m"}
 )
 
 func list(text string) corev1.ResourceList {
@@ -252,7 +252,7 @@ func (c *client) key() (name, key string) {
 func (c *client) create(n *node) {
 	name, key := c.key()
 	dice := c.trace.clientDice
-	ttl := int32(between(dice, 0, 10))
+	ttl := int32(between(dice, 0, 20))
 	spec := broker.ReservationSpec{
 		RequesterID: "rome", RequestedResources: oneOf(c, requests), Priority: int32(between(dice, -2, 2)),
 		Duration: oneOf(c, durations), WaitFor: oneOf(c, waits), TTLSecondsAfterFinished: &ttl,

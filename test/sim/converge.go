@@ -3,14 +3,11 @@ package main
 import (
 	"bytes"
 
-	"github.com/bourse-dev/bourse/advertisement"
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/reservation"
 	"github.com/bourse-dev/bourse/store"
 )
-
-var _ = advertisement.DefaultStaleAfter
 
 // state is what a process finds on its disk.
 func (d *disk) state() (*fsm.State, error) {

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"time"
-
 	"github.com/bourse-dev/bourse/cluster"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/reservation"
@@ -17,6 +15,7 @@ type doublePlanner struct {
 	stepper *cluster.Stepper
 	feed    *staleFeed
 	intents []*cluster.Intent
+	frozen  int64 // until when it looks at nothing new
 	running bool
 	over    bool
 }
@@ -37,11 +36,11 @@ func (f *staleFeed) Changes(after fsm.Revision) ([]fsm.Change, error) {
 	return changes, err
 }
 
-func (m *term) startDouble(duration int64) {
+func (m *term) startDouble(duration, frozen int64) {
 	n := m.node
 	feed := &staleFeed{n.db, n.db.State()}
 	room := reservation.New(reservation.Config{})
-	m.double = &doublePlanner{term: m, room: room, feed: feed, stepper: cluster.NewStepper(room, feed, m.l.Now())}
+	m.double = &doublePlanner{term: m, room: room, feed: feed, frozen: n.trace.now + frozen, stepper: cluster.NewStepper(room, feed, m.l.Now())}
 	n.trace.tell("n%d: a second planner works beside the first", n.id)
 	d := m.double
 	m.after(duration, "second planner ends", d.end)
@@ -63,7 +62,7 @@ func (d *doublePlanner) step() {
 		return
 	}
 	dice := m.node.trace.faultDice
-	if chance(dice, 30) {
+	if m.node.trace.now > d.frozen && chance(dice, 30) {
 		d.feed.state = m.node.db.State()
 	}
 	intents := d.intents
@@ -95,10 +94,8 @@ func (d *doublePlanner) end() {
 		return
 	}
 	if d.running {
-		d.term.after(int64(10*time.Millisecond/time.Millisecond), "second planner ends", d.end)
-		if !d.term.ending {
-			return
-		}
+		d.term.after(10, "second planner ends", d.end) // a term waits for it before it ends
+		return
 	}
 	d.over = true
 	d.stepper.End()

@@ -2,6 +2,9 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 	"github.com/bourse-dev/bourse/fsm"
@@ -10,9 +13,12 @@ import (
 
 // The length of a trace, in milliseconds: a time with faults and clients, then one without.
 const (
-	mainPhase = 75_000
-	healPhase = 75_000
+	mainPhase = 45_000
+	healPhase = 40_000
 )
+
+// mostFaults of a trace, incidents not counted.
+const mostFaults = 13
 
 // fault goes wrong once, for a while.
 type fault struct {
@@ -45,6 +51,7 @@ var faultKinds = []fault{
 	{"leadership transferred", (*trace).transfer},
 	{"node lags behind", (*trace).lagBehind},
 	{"slow follower", (*trace).slowFollower},
+	{"mixed versions", (*trace).mixVersions},
 }
 
 // incidents follow from faults, or happen by the way.
@@ -60,7 +67,7 @@ func (t *trace) scheduleFaults() {
 	count := int(between(t.faultDice, 7, 12))
 	for i := range count {
 		kind := faultKinds[t.faultDice.IntN(len(faultKinds))]
-		at, seed := between(t.faultDice, 6000, mainPhase-8000), t.faultDice.Uint64()
+		at, seed := between(t.faultDice, 6000, mainPhase-4000), t.faultDice.Uint64()
 		if t.plan.skip[i] {
 			continue
 		}
@@ -285,11 +292,11 @@ func (t *trace) transfer(faultDice) {
 
 func (t *trace) twoPlanners(dice faultDice) {
 	n := t.leading()
-	if n == nil || n.term == nil || !n.term.opened || n.term.ending || n.term.double != nil {
+	if n == nil || !n.term.mayDouble() {
 		return
 	}
 	t.fire("two planners")
-	n.term.startDouble(dice.between(3000, 15_000))
+	n.term.startDouble(dice.between(3000, 15_000), dice.between(0, 6000))
 }
 
 func (t *trace) someAgent(dice faultDice) *agent {
@@ -337,7 +344,7 @@ func (t *trace) shrinkFacts(dice faultDice) {
 // raceExpiry extends a lease in the very moment in which it ends.
 func (t *trace) raceExpiry(dice faultDice) {
 	n := t.leading()
-	if n == nil {
+	if n == nil || n.term == nil || !n.term.opened {
 		return
 	}
 	state := n.db.State()
@@ -345,9 +352,12 @@ func (t *trace) raceExpiry(dice faultDice) {
 		if l := row.Ledger; l != nil && l.Phase == store.PhaseReserved && l.ExpiresAt > state.Time() {
 			t.fire("expiry races extension")
 			key := bytes.Clone([]byte(row.Key))
-			wait := int64(l.ExpiresAt) - t.now - n.clock.offset
+			wait := int64(l.ExpiresAt - n.term.l.Now())
+			if n.term.mayDouble() && dice.between(0, 1) == 0 {
+				n.term.startDouble(wait+1000, wait+100) // one that knows of no extension and will end the lease
+			}
 			for _, c := range t.clients {
-				t.during(wait+dice.between(-60, 20), "expiry races extension", func() {
+				t.during(wait+dice.between(-100, 20), "expiry races extension", func() {
 					if m := c.pick(); m != nil && c.idle {
 						c.extendKey(m, string(key))
 					}
@@ -356,4 +366,30 @@ func (t *trace) raceExpiry(dice faultDice) {
 			return
 		}
 	}
+}
+
+// mixVersions lets a newer build lead for a moment: it enters a command that this one does not know
+// and may pass over. One that may not be passed over must stop a node.
+func (t *trace) mixVersions(faultDice) {
+	n := t.leading()
+	if n == nil {
+		return
+	}
+	t.fire("mixed versions")
+	n.place(newerCommand(true))
+	for _, o := range t.nodes {
+		if outcome, err := o.db.State().Apply(newerCommand(false)); !errors.Is(err, fsm.ErrUnknownCommand) {
+			t.fail("n%d: a command of a newer version gave %v, %v", o.id, outcome.Results, err)
+		}
+	}
+}
+
+// newerCommand is an entry of a type beyond this version's, sealed as fsm seals its own.
+func newerCommand(ignorable bool) []byte {
+	b := []byte{1, 77, 0}
+	if ignorable {
+		b[2] = 1
+	}
+	sum := crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))
+	return binary.LittleEndian.AppendUint32(b, sum)
 }

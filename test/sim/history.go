@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/bourse-dev/bourse/allocation"
@@ -94,6 +95,10 @@ func (h *history) restored(n *node, index uint64) {
 // record checks one newly committed entry against the rules.
 func (h *history) record(e *entry, state *fsm.State, results []fsm.Result, changes []fsm.Change, before fsm.Revision) {
 	decoded, err := fsm.DecodeEntry(e.data)
+	if errors.Is(err, fsm.ErrIgnorable) {
+		h.trace.stats.count("command", "passed over")
+		return
+	}
 	if err != nil {
 		h.trace.fail("a committed entry can't be read: %v", err)
 		return

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,15 +28,8 @@ func one(p plan) (*stats, uint64, error) {
 	t := newTrace(p, st)
 	err := t.run()
 	st.traces, st.steps = 1, t.steps
-	st.fewestSteps, st.fewestFaults = t.steps, total(t.fired)
+	st.fewestSteps, st.fewestFaults = t.steps, t.faults
 	return st, t.digest, err
-}
-
-func total(counts map[string]int) (n int) {
-	for _, c := range counts {
-		n += c
-	}
-	return n
 }
 
 // runSeeds runs a range, each seed on one goroutine, and stops at the first violation.
@@ -100,7 +92,7 @@ func minimised(w io.Writer, seed uint64, first error) error {
 		return err != nil
 	}
 	p := plan{seed: seed, skip: map[int]bool{}}
-	for i := range 12 {
+	for i := range mostFaults {
 		p.skip[i] = true
 		if !fails(p) {
 			delete(p.skip, i)
@@ -156,5 +148,3 @@ func replay(w io.Writer, seed uint64, skip string, steps int) error {
 	t.stats.print(w)
 	return err
 }
-
-var _ = slices.Sorted[int]

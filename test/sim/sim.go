@@ -14,12 +14,13 @@ type trace struct {
 	plan  plan
 	stats *stats
 
-	now    int64 // milliseconds, the time that no node can see
-	events eventQueue
-	number uint64
-	steps  int // events but for idle heartbeats
-	digest uint64
-	task   *task // the one that runs, nil outside of tasks
+	now     int64 // milliseconds, the time that no node can see
+	events  eventQueue
+	number  uint64
+	steps   int // events but for idle heartbeats
+	digest  uint64
+	task    *task // the one that runs, nil outside of tasks
+	resting []*task
 
 	// Streams of their own, so that one fault less changes as little as possible.
 	netDice, diskDice, raftDice, clientDice, agentDice, faultDice *rand.Rand
@@ -176,6 +177,9 @@ func (t *trace) until(end int64, enough func() bool) {
 func (t *trace) abandon() {
 	for _, n := range t.nodes {
 		n.dropTasks()
+	}
+	for _, k := range t.resting {
+		k.stop()
 	}
 }
 

@@ -136,9 +136,10 @@ func (s *stats) missing() (names []string) {
 // mustCover is every command, every move and every refusal, but for the one by an id so old that its
 // result was forgotten: that takes 65,536 commands.
 var mustCover = map[string][]string{
-	"command": {"txn", "report", "open session", "tick", "behaviour"},
-	"move":    {"hold", "release", "transfer"},
-	"refusal": {"guard", "exists", "missing", "capacity", "closed", "held", "inUse", "epoch", "session", "late", "invalid"},
+	"command":          {"txn", "report", "open session", "tick", "behaviour", "passed over"},
+	"move":             {"hold", "release", "transfer"},
+	"refused by Apply": {"guard", "exists", "missing", "capacity", "closed", "held", "inUse", "epoch", "invalid"},
+	"refusal":          {"session", "late"},
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -1,24 +1,43 @@
 package main
 
-import "iter"
+import (
+	"iter"
+	"slices"
+)
 
 // task is a piece of production code that blocks in its Log, run as a coroutine: it goes on only when
-// the trace resumes it.
+// the trace resumes it. A coroutine that is done is kept for the next piece: its stack has grown already.
 type task struct {
-	node  *node
+	body  func() // nil: done
 	next  func() (struct{}, bool)
 	stop  func()
 	yield func(struct{}) bool
 	dead  bool // its node crashed: whatever it waits for ends at once
 }
 
+func newTask() *task {
+	k := &task{}
+	k.next, k.stop = iter.Pull(func(yield func(struct{}) bool) {
+		for k.yield = yield; ; {
+			k.body()
+			if k.body = nil; !yield(struct{}{}) {
+				return
+			}
+		}
+	})
+	return k
+}
+
 // spawn runs body until it first waits.
 func (n *node) spawn(body func()) {
-	k := &task{node: n}
-	k.next, k.stop = iter.Pull(func(yield func(struct{}) bool) {
-		k.yield = yield
-		body()
-	})
+	t := n.trace
+	var k *task
+	if last := len(t.resting) - 1; last >= 0 {
+		k, t.resting = t.resting[last], t.resting[:last]
+	} else {
+		k = newTask()
+	}
+	k.body = body
 	n.tasks = append(n.tasks, k)
 	n.resume(k)
 }
@@ -27,15 +46,11 @@ func (n *node) resume(k *task) {
 	t := n.trace
 	before := t.task
 	t.task = k
-	_, waits := k.next()
+	k.next()
 	t.task = before
-	if !waits {
-		for i := range n.tasks {
-			if n.tasks[i] == k {
-				n.tasks = append(n.tasks[:i], n.tasks[i+1:]...)
-				break
-			}
-		}
+	if k.body == nil {
+		n.tasks = slices.DeleteFunc(n.tasks, func(o *task) bool { return o == k })
+		t.resting = append(t.resting, k)
 	}
 	n.deliverReplies()
 }

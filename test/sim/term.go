@@ -298,3 +298,8 @@ func (n *node) giveUp() {
 		}
 	})
 }
+
+// mayDouble says whether a second planner may begin.
+func (m *term) mayDouble() bool {
+	return m != nil && m.opened && !m.ending && (m.double == nil || m.double.over)
+}
