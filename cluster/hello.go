@@ -35,6 +35,7 @@ type hello struct {
 	From      string `json:"f"`
 	UUID      string `json:"u"`
 	To        string `json:"t,omitempty"` // empty: whoever listens there
+	LogEnd    uint64 `json:"l,omitempty"` // the last entry of From's log; see checkUUID
 	Code      code   `json:"e,omitempty"`
 	Message   string `json:"m,omitempty"`
 }
@@ -75,8 +76,11 @@ func readHello(r io.Reader) (kind streamKind, h hello, err error) {
 type identityCheck interface {
 	// self is this node's id, data directory and exchange (empty: none yet).
 	self() (nodeID, uuid, clusterID string)
-	// knownUUID is the data directory that the group registered for the node; "" where unknown.
-	knownUUID(nodeID string) string
+	// logEnd is the last entry of this node's log.
+	logEnd() uint64
+	// knownUUID is the data directory that the group registered for the node; "" where unknown, or
+	// where this state does not contain all entries up to end.
+	knownUUID(nodeID string, end uint64) string
 }
 
 // dialer opens connections to other nodes.
@@ -121,7 +125,7 @@ func orAny(id string) string {
 
 func (d *dialer) introduce(conn net.Conn, kind streamKind, id string) (hello, error) {
 	self, uuid, cluster := d.who.self()
-	if err := writeHello(conn, kind, hello{ClusterID: cluster, From: self, UUID: uuid, To: id}); err != nil {
+	if err := writeHello(conn, kind, hello{ClusterID: cluster, From: self, UUID: uuid, To: id, LogEnd: d.who.logEnd()}); err != nil {
 		return hello{}, err
 	}
 	_, peer, err := readHello(conn)
@@ -145,9 +149,10 @@ func (d *dialer) introduce(conn net.Conn, kind streamKind, id string) (hello, er
 }
 
 // checkUUID refuses a data directory other than the one the group knows for the node. Only for Raft
-// streams: whoever joins is judged by the leader, whose state is current.
+// streams: whoever joins is judged by the leader, whose state is current. Whose own state is behind
+// the other's log does not judge: the node may have been replaced since, and may lead by now.
 func (d *dialer) checkUUID(peer hello) error {
-	if known := d.who.knownUUID(peer.From); known != "" && known != peer.UUID {
+	if known := d.who.knownUUID(peer.From, peer.LogEnd); known != "" && known != peer.UUID {
 		return fmt.Errorf("%w", &identityError{nodeID: peer.From, known: known, got: peer.UUID})
 	}
 	return nil
@@ -164,7 +169,7 @@ func (d *dialer) accept(conn net.Conn) (kind streamKind, peer hello, err error) 
 	}
 	refusal := d.judge(conn, kind, peer)
 	self, uuid, cluster := d.who.self()
-	answer := hello{ClusterID: cluster, From: self, UUID: uuid, To: peer.From, Code: codeOf(refusal)}
+	answer := hello{ClusterID: cluster, From: self, UUID: uuid, To: peer.From, LogEnd: d.who.logEnd(), Code: codeOf(refusal)}
 	if refusal != nil {
 		answer.Message = refusal.Error()
 	}

@@ -96,6 +96,34 @@ func TestAnIDWithAnotherDirectoryIsRefusedUntilRemovePeer(t *testing.T) {
 	require.Equal(t, "1", bodyAt(t, g.nodes[victim], "things/a"))
 }
 
+func TestANodeFollowsALeaderThatWasReplacedSinceItsSnapshot(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, 3, nil)
+	leader := g.leader()
+	var behind, replaced string
+	for id, n := range g.nodes {
+		switch {
+		case n == leader:
+		case behind == "":
+			behind = id
+		default:
+			replaced = id
+		}
+	}
+	require.NoError(t, g.nodes[behind].raft.Snapshot().Error(), "it knows the old directory")
+	g.stop(replaced)
+	require.NoError(t, leader.RemovePeer(testContext(t), replaced))
+	g.ready(g.add(replaced))
+	g.eventually("the new one votes", func() bool { return g.suffrage(replaced) == "voter" })
+	require.NoError(t, leader.TransferLeadership(testContext(t), replaced))
+	g.eventually("the new one leads", g.nodes[replaced].IsLeader)
+
+	// It begins with its snapshot: what came since is in its log, but only a leader can say that it counts.
+	g.stop(behind)
+	g.stop(leader.ID())
+	g.ready(g.start(behind))
+}
+
 func TestRemovingTheLeaderHandsOverFirstAndStopsIt(t *testing.T) {
 	t.Parallel()
 	g := startGroup(t, 3, nil)
