@@ -24,6 +24,7 @@ type agent struct {
 	epoch    int64
 	sequence int64
 	silent   atomic.Int64 // Unix nanoseconds until which it says nothing: a fault
+	shrink   atomic.Bool  // its cluster loses most of what it has: a fault
 
 	capacity, used int64 // thousandths of a core
 }
@@ -91,12 +92,13 @@ func (a *agent) step(ctx context.Context) time.Duration {
 	return agentPace
 }
 
-// drift changes the facts, every other time, and now and then far below what is held.
+// drift changes the facts, every other time.
 func (a *agent) drift() {
+	if a.shrink.Swap(false) {
+		a.capacity = 500
+		return
+	}
 	switch a.rng.IntN(20) {
-	case 0:
-		a.capacity = 2_000 + a.rng.Int64N(4_000)
-		a.ops.add("facts shrank")
 	case 1, 2, 3:
 		a.capacity = 12_000 + a.rng.Int64N(12_000)
 	case 4, 5, 6, 7, 8:

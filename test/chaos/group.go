@@ -28,6 +28,9 @@ const (
 // Told in the environment, which an older build may overlook.
 const trailingLogs = 64
 
+// staleAfter is how long an agent may be silent.
+const staleAfter = 4 * time.Second
+
 const (
 	killWithin  = 10 * time.Second
 	stopWithin  = 20 * time.Second
@@ -79,7 +82,7 @@ func newGroup(dir, binary string) (*group, error) {
 			"--listen", api, "--advertise", apiVia,
 			"--raft-listen", raft, "--raft-advertise", raftVia,
 			"--gossip-listen", gossip, "--gossip-advertise", gossipVia,
-			"--snapshot-threshold", "200", "--snapshot-interval", "1s", "--stale-after", "4s",
+			"--snapshot-threshold", "200", "--snapshot-interval", "1s", "--stale-after", staleAfter.String(),
 		}
 		g.nodes = append(g.nodes, n)
 	}

@@ -175,5 +175,5 @@ func (r *run) beginning(ctx context.Context) (start uint64, err error) {
 
 // allFaults are all kinds.
 func allFaults() []fault {
-	return slices.Concat(processFaults, networkFaults, diskFaults, clockFaults, versionFaults)
+	return slices.Concat(processFaults, networkFaults, diskFaults, clockFaults, versionFaults, agentFaults)
 }

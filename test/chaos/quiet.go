@@ -24,6 +24,8 @@ const (
 const (
 	judgeWithin = 30 * time.Second // porcupine, for one window
 	toldWithin  = 60 * time.Second // every watcher must come to the present
+	// balancedWithin: what one change does to several rows is told together.
+	balancedWithin = 10 * time.Second
 )
 
 // cut stops everybody, waits until all that happened has been told, judges it, and forgets it.
@@ -46,6 +48,9 @@ func (r *run) cut(ctx context.Context) error {
 	}
 	if err := r.history.Quiet(); err != nil {
 		return err
+	}
+	if err := until(ctx, balancedWithin, r.history.Balanced); err != nil {
+		return fmt.Errorf("%w: %w", errViolated, err)
 	}
 	if err := r.hashesEqual(ctx); err != nil {
 		return err

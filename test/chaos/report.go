@@ -52,7 +52,7 @@ func (r *run) clientOps() int64 {
 
 // asides are counted beside the operations.
 var asides = map[string]bool{
-	"watch event": true, "unknown outcome": true, "refused for lack of capacity": true, "facts shrank": true,
+	"watch event": true, "unknown outcome": true, "refused for lack of capacity": true,
 	"report superseded": true, "report of an unknown session": true, "retry after an unknown outcome": true,
 }
 

@@ -45,6 +45,10 @@ func (r *replay) follow(row Row, counts *Counts) error {
 
 func (r *replay) advertisement(row Row) error {
 	a := row.Body.(Advertisement)
+	// The reservation's row comes first in what changes both.
+	if held := r.book.Held(a.Cluster); held["cpu"] != a.Reserved.CPUMilli || held["memory"] != a.Reserved.MemoryBytes {
+		return fmt.Errorf("its reservations sum up to %v", held)
+	}
 	return r.book.Advertise(row.Rev, a.Cluster, a.Allocatable.model(), a.Allocated.model(), a.KeepBack.model(), a.Closed || row.Gone)
 }
 
