@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -109,7 +110,8 @@ func (k *command) at(n *node) {
 	w := &write{txn: &k.txn, maybe: k.maybe}
 	w.ended = func(v verdict, r fsm.Result) {
 		k.maybe = w.maybe
-		if (v == severed || v == unknown) && k.moves < 3 && k.elsewhere() {
+		if (v == severed || v == unknown) && k.moves < 3 {
+			k.elsewhere()
 			return
 		}
 		if v == severed {
@@ -125,7 +127,7 @@ func (k *command) at(n *node) {
 }
 
 // elsewhere asks another node, with the same id.
-func (k *command) elsewhere() bool {
+func (k *command) elsewhere() {
 	k.moves++
 	t := k.client.trace
 	t.after(between(t.clientDice, 50, 1000), "client tries elsewhere", -1, func() {
@@ -133,11 +135,10 @@ func (k *command) elsewhere() bool {
 		if n := k.client.pick(); n != nil {
 			t.stats.count("client", "tried elsewhere")
 			k.at(n)
-		} else if !k.elsewhere() || k.moves > 50 {
-			k.client.idle = true
+		} else {
+			k.elsewhere()
 		}
 	})
-	return true
 }
 
 // told keeps what a client was told, and holds the exchange to it.
@@ -196,26 +197,13 @@ var (
 	waits     = []string{"", "", "5s", "20s", "10m"}
 )
 
+// list is "cpu=4,memory=8Gi" as a resource list.
 func list(text string) corev1.ResourceList {
 	out := corev1.ResourceList{}
-	for len(text) > 0 {
-		var name, value string
-		part := text
-		for i := range text {
-			if text[i] == ',' {
-				part, text = text[:i], text[i+1:]
-				break
-			}
+	for part := range strings.SplitSeq(text, ",") {
+		if name, value, ok := strings.Cut(part, "="); ok {
+			out[corev1.ResourceName(name)] = resource.MustParse(value)
 		}
-		if part == text {
-			text = ""
-		}
-		for i := range part {
-			if part[i] == '=' {
-				name, value = part[:i], part[i+1:]
-			}
-		}
-		out[corev1.ResourceName(name)] = resource.MustParse(value)
 	}
 	return out
 }

@@ -16,11 +16,11 @@ func main() {
 	seed := flag.Uint64("seed", 0, "one seed, told step by step")
 	skip := flag.String("skip", "", "faults to leave out of that seed, by number")
 	steps := flag.Int("steps", 0, "heal after so many steps of that seed")
-	flag.BoolVar(&verbose, "v", false, "tell every event")
+	every := flag.Bool("v", false, "tell every event of that seed")
 	flag.Parse()
-	debug.SetGCPercent(400)
+	debug.SetGCPercent(1000) // a trace leaves nothing behind
 	if *seed != 0 {
-		if err := replay(os.Stdout, *seed, *skip, *steps); err != nil {
+		if err := replay(os.Stdout, *seed, *skip, *steps, *every); err != nil {
 			fmt.Println("FAILED:", err)
 			os.Exit(1)
 		}

@@ -109,7 +109,7 @@ func (n *node) whenAwake(do func()) {
 
 func (n *node) snapshotLater() {
 	life := n.life
-	n.trace.after(between(n.trace.diskDice, 4000, 25_000), "snapshot due", n.id, func() {
+	n.trace.after(between(n.trace.diskDice, 5000, 40_000), "snapshot due", n.id, func() {
 		if n.life == life {
 			n.whenAwake(n.takeSnapshot)
 			n.snapshotLater()

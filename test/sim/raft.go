@@ -60,32 +60,26 @@ func (n *node) stepDown() {
 
 // watchElection calls an election when no leader was heard for long.
 func (n *node) watchElection() {
-	dice := n.trace.raftDice
-	n.raft.timeout = between(dice, electionShortest, electionLongest)
-	life := n.life
-	var look func()
-	look = func() {
-		if n.life != life || n.raft.role == leader {
+	n.raft.timeout = between(n.trace.raftDice, electionShortest, electionLongest)
+	n.electionWatch++
+	n.lookForLeader(n.electionWatch, n.raft.timeout)
+}
+
+func (n *node) lookForLeader(watch int, delay int64) {
+	t := n.trace
+	t.after(delay, quiet, n.id, func() {
+		if n.electionWatch != watch || !n.up || n.raft.role == leader {
 			return
 		}
 		due := n.raft.lastContact + n.raft.timeout
-		if n.trace.now >= due && n.asleepUntil <= n.trace.now {
-			n.raft.timeout = between(dice, electionShortest, electionLongest)
-			n.raft.lastContact = n.trace.now
+		if t.now >= due && n.asleepUntil <= t.now {
+			n.raft.timeout = between(t.raftDice, electionShortest, electionLongest)
+			n.raft.lastContact = t.now
 			n.campaign(false)
-			due = n.trace.now + n.raft.timeout
+			due = t.now + n.raft.timeout
 		}
-		n.trace.after(max(due, n.asleepUntil)-n.trace.now, quiet, n.id, look)
-	}
-	n.electionWatch++
-	watch := n.electionWatch
-	inner := look
-	look = func() {
-		if n.electionWatch == watch {
-			inner()
-		}
-	}
-	n.trace.after(n.raft.timeout, quiet, n.id, look)
+		n.lookForLeader(watch, max(due, n.asleepUntil)-t.now)
+	})
 }
 
 func (n *node) campaign(transferred bool) {

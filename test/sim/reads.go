@@ -14,20 +14,25 @@ func (c *client) read(n *node) {
 		t.stats.count("read", "no leader")
 		return
 	}
+	over := false
+	end := func(how string) {
+		if !over {
+			over, c.idle = true, true
+			t.stats.count("read", how)
+		}
+	}
 	c.idle = false
-	t.after(writeTimeout, "client gives up", -1, func() { c.idle = true })
+	t.after(writeTimeout, quiet, -1, func() { end("gave up") })
 	n.ask(t.nodes[leads], "read index", (*node).readIndex, func(a answer, _ bool) {
 		if a.err != nil {
-			c.idle = true
-			t.stats.count("read", "refused")
+			end("refused")
 			return
 		}
 		n.whenReached(a.revision, func() {
 			if n.life != life {
 				return
 			}
-			c.idle = true
-			t.stats.count("read", "linearizable")
+			end("linearizable")
 			t.mix(uint64(a.revision))
 			if a.revision < floor {
 				t.fail("a linearizable read at n%d saw revision %d; clients knew %d when it began", n.id, a.revision, floor)

@@ -57,9 +57,13 @@ func runSeeds(w io.Writer, o options) error {
 	go func() { workers.Wait(); close(results) }()
 
 	sum, began, told := newStats(), time.Now(), time.Now()
+	ahead, resume := map[uint64]bool{}, o.from // every seed below resume is done
 	var failed *outcome
 	for r := range results {
 		sum.add(r.st)
+		for ahead[r.seed] = true; ahead[resume]; resume++ {
+			delete(ahead, resume)
+		}
 		if r.err != nil && (failed == nil || r.seed < failed.seed) {
 			if failed == nil {
 				close(stop)
@@ -69,7 +73,7 @@ func runSeeds(w io.Writer, o options) error {
 		if time.Since(told) > 5*time.Second {
 			told = time.Now()
 			_, _ = fmt.Fprintf(w, "%d of %d seeds, %.0f seeds/s; go on later with FROM=%d\n", sum.traces, o.seeds,
-				float64(sum.traces)/time.Since(began).Seconds(), o.from+uint64(max(0, sum.traces-o.workers)))
+				float64(sum.traces)/time.Since(began).Seconds(), resume)
 		}
 	}
 	rate := float64(sum.traces) / time.Since(began).Seconds()
@@ -125,10 +129,8 @@ func joined(set map[int]bool) string {
 	return strings.Join(parts, ",")
 }
 
-var verbose bool
-
 // replay tells one seed step by step.
-func replay(w io.Writer, seed uint64, skip string, steps int) error {
+func replay(w io.Writer, seed uint64, skip string, steps int, everyEvent bool) error {
 	p := plan{seed: seed, skip: map[int]bool{}, steps: steps}
 	for part := range strings.SplitSeq(skip, ",") {
 		if part == "" {
@@ -141,7 +143,7 @@ func replay(w io.Writer, seed uint64, skip string, steps int) error {
 		p.skip[i] = true
 	}
 	t := newTrace(p, newStats())
-	t.everyEvent = verbose
+	t.everyEvent = everyEvent
 	t.narrator = func(line string) { _, _ = fmt.Fprintln(w, line) }
 	err := t.run()
 	t.stats.traces, t.stats.steps = 1, t.steps
