@@ -37,8 +37,8 @@ sim: ## simulate whole exchanges with faults: SEEDS=n [FROM=k]; one seed told st
 e2e: ## end-to-end tests on real Kubernetes control planes (built on first use)
 	test/e2e.sh
 
-chaos: ## real processes under kills, partitions and damage, every answer checked [DURATION=4h] [SEED=n] [KEEP=1]
-	go run ./test/chaos $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED))
+chaos: ## real processes under kills, partitions and damage, every answer checked [DURATION=4h] [SEED=n] [OLD=commit] [KEEP=1]
+	go run ./test/chaos $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED)) $(if $(OLD),-old-commit $(OLD))
 
 bench: ## benchmarks, with an fsync probe of the same run
 	test/bench.sh

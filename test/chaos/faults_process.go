@@ -105,8 +105,14 @@ func paused(leads bool, d time.Duration) func(context.Context, *nemesis) error {
 			return err
 		}
 		// A stopped process answers nothing; that it doesn't is the proof.
-		if n.group.ask(ctx, http.MethodGet, target, "/livez", nil, nil, askWithin) == nil {
-			return fmt.Errorf("%w: %s still answers", errNoEffect, target.id)
+		err = until(ctx, 2*time.Second, func() error {
+			if n.group.ask(ctx, http.MethodGet, target, "/livez", nil, nil, askWithin) == nil {
+				return fmt.Errorf("%w: %s still answers", errNoEffect, target.id)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 		return n.hold(ctx, d-askWithin)
 	}

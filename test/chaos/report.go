@@ -75,7 +75,7 @@ func (r *run) report(err error) error {
 		}))
 	}
 	if r.bad != nil {
-		errs = append(errs, r.writeTo("window.html", r.bad.Draw))
+		errs = append(errs, r.writeTo("window.html", r.bad.Draw), r.writeTo("window.txt", r.bad.Write))
 	}
 	return errors.Join(errs...)
 }

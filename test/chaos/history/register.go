@@ -1,6 +1,7 @@
 package history
 
 import (
+	"fmt"
 	"io"
 	"math"
 	"sync"
@@ -161,6 +162,16 @@ func (w Window) Draw(to io.Writer) error {
 	}
 	_, info := porcupine.CheckOperationsVerbose(register, w.operations(end+1), time.Minute)
 	return porcupine.Visualize(register, info, to)
+}
+
+// Write the operations, one a line.
+func (w Window) Write(to io.Writer) error {
+	for _, op := range w.Ops {
+		if _, err := fmt.Fprintf(to, "%v to %v  client %d  %s %s: %s\n", op.Call, op.Return, op.Client, op.Action, op.Value, op.Outcome); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (w Window) operations(open int64) []porcupine.Operation {
