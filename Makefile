@@ -25,8 +25,8 @@ run: build ## build, then run a whole exchange on this machine: 3 broker nodes, 
 test: ## unit, property and multi-node tests, with the race detector
 	go test -race -timeout 10m ./...
 
-test-long: ## the property tests at length: 100,000 command sequences, 20,000 lives of each room
-	BOURSE_LONG=1 go test -timeout 120m -run 'TestRandomSequences|TestLife' -v ./fsm ./reservation ./advertisement
+test-long: ## at length: 100,000 command sequences, 20,000 lives of each room, 12,000 faults of Raft in memory
+	BOURSE_LONG=1 go test -timeout 120m -run 'TestRandomSequences|TestLife|TestRaftInMemory' -v ./fsm ./reservation ./advertisement ./cluster
 
 mutants: ## build each of 12 bugs in on purpose: every one must be caught
 	go run ./test/mutants

@@ -87,14 +87,20 @@ type identityCheck interface {
 type dialer struct {
 	creds *credentials // nil: plain TCP
 	who   identityCheck
+	// open makes the connection beneath; nil: TCP.
+	open func(ctx context.Context, addr string) (net.Conn, error)
 }
 
 // dial opens a connection to the node id (any where empty) at addr.
 func (d *dialer) dial(ctx context.Context, kind streamKind, id, addr string) (net.Conn, hello, error) {
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
-	var tcp net.Dialer
-	conn, err := tcp.DialContext(ctx, "tcp", addr)
+	open := d.open
+	if open == nil {
+		var tcp net.Dialer
+		open = func(ctx context.Context, addr string) (net.Conn, error) { return tcp.DialContext(ctx, "tcp", addr) }
+	}
+	conn, err := open(ctx, addr)
 	if err != nil {
 		return nil, hello{}, err
 	}

@@ -19,6 +19,7 @@ var suites = []suite{
 	{name: "fsm rules", dir: "fsm", run: ".", skip: "TestRandomSequences", args: rapidBriefly},
 	{name: "fsm random sequences", dir: "fsm", run: "TestRandomSequences", args: rapidBriefly},
 	{name: "store", dir: "store", run: "TestA|TestRestore|TestWho|TestWhat"},
+	{name: "raft in memory", dir: "cluster", run: "TestRaftInMemory"},
 	{name: "cluster steps and terms", dir: "cluster", run: "TestAStep|TestEntries|TestTheEnd|TestLeadership|TestTakingOver|TestStateTime|TestIntents"},
 	{name: "cluster of real nodes", dir: "cluster", run: "TestARetry|TestThreeNodes|TestNoReadPoint"},
 	{name: "advertisement life", dir: "advertisement", run: "TestLife", args: rapidBriefly},
