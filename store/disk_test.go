@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/bourse-dev/bourse/fsm"
@@ -124,6 +125,17 @@ func TestADamagedDirectoryIsRefusedNamesTheFileAndChangesNothing(t *testing.T) {
 			}
 			return b
 		}), "n1", ErrCorrupt},
+		"a flipped bit in a log entry before the snapshot": {func(t *testing.T, dir string) string {
+			path := find(t, dir, "raft.db")
+			log, err := raftboltdb.NewBoltStore(path)
+			require.NoError(t, err)
+			var entry raft.Log
+			require.NoError(t, log.GetLog(3, &entry))
+			entry.Data[len(entry.Data)/2] ^= 1
+			require.NoError(t, log.StoreLog(&entry))
+			require.NoError(t, log.Close())
+			return path
+		}, "n1", ErrCorrupt},
 		"a log cut short":           {rewrite("raft.db", func(b []byte) []byte { return b[:len(b)/2] }), "n1", ErrCorrupt},
 		"a log of noise":            {rewrite("raft.db", func(b []byte) []byte { clear(b); return b }), "n1", ErrCorrupt},
 		"a flipped bit in snapshot": {rewrite("snapshots/*/state.bin", func(b []byte) []byte { b[len(b)/2] ^= 1; return b }), "n1", ErrCorrupt},

@@ -102,9 +102,10 @@ func readSnapshotFile(path string, wantCRC []byte) (state *fsm.State, err error)
 	return fsm.ReadSnapshot(f)
 }
 
-// verifyLog proves, without writing, that the log file's pages hang together, and that the entries
-// beyond the snapshot at index after are whole and continue it without a gap. (Before it there may be
-// one: after the install of a snapshot raft appends behind whatever old entries are left.)
+// verifyLog proves, without writing, that the log file's pages hang together, that all entries are
+// whole (older ones, too: a leader sends them to nodes that were away), and that those beyond the
+// snapshot at index after continue it without a gap. (Before it there may be one: after the install
+// of a snapshot raft appends behind whatever old entries are left.)
 func verifyLog(path string, after uint64) (err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -199,8 +200,12 @@ func verifyEntries(path string, after uint64) (err error) {
 		return fmt.Errorf("begins at index %d, the newest snapshot ends at %d", first, after)
 	}
 	var entry raft.Log
-	for i := after + 1; i <= last; i++ {
-		if err := log.GetLog(i, &entry); err != nil {
+	for i := first; i <= last; i++ {
+		err := log.GetLog(i, &entry)
+		if i <= after && errors.Is(err, raft.ErrLogNotFound) {
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("entry %d: %w", i, err)
 		}
 		if entry.Index != i {
