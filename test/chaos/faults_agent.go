@@ -15,9 +15,9 @@ var agentFaults = []fault{
 	{"agents fall silent", func(ctx context.Context, n *nemesis) error {
 		some := n.someAgents()
 		for _, a := range some {
-			a.silent.Store(time.Now().Add(2 * staleAfter).UnixNano())
+			a.silent.Store(time.Now().Add(3 * staleAfter).UnixNano())
 		}
-		return n.seen(ctx, 2*staleAfter, "no offer became Stale", some, func(a history.Advertisement) bool { return a.Phase == "Stale" })
+		return n.seen(ctx, 3*staleAfter, "no offer became Stale", some, func(a history.Advertisement) bool { return a.Phase == "Stale" })
 	}},
 	{"facts shrink under holds", func(ctx context.Context, n *nemesis) error {
 		some := n.someAgents()

@@ -92,7 +92,12 @@ func (n *nemesis) replace(ctx context.Context, target *node) error {
 		if leader == nil {
 			return errors.New("nobody leads")
 		}
-		return n.group.ask(ctx, http.MethodDelete, leader, adminv1.PathPeers+target.id, nil, nil, adminWithin)
+		err := n.group.ask(ctx, http.MethodDelete, leader, adminv1.PathPeers+target.id, nil, nil, adminWithin)
+		var refused *refusedError
+		if errors.As(err, &refused) && refused.code == http.StatusNotFound {
+			return nil // done by an attempt whose answer was lost with its leader
+		}
+		return err
 	})
 	if err != nil {
 		if ctx.Err() == nil {

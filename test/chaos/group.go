@@ -180,13 +180,21 @@ func (g *group) ask(ctx context.Context, method string, n *node, path string, bo
 		return err
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s of %s: %s: %s", path, n.id, response.Status, bytes.TrimSpace(data))
+		return &refusedError{response.StatusCode, fmt.Sprintf("%s of %s: %s: %s", path, n.id, response.Status, bytes.TrimSpace(data))}
 	}
 	if into == nil {
 		return nil
 	}
 	return json.Unmarshal(data, into)
 }
+
+// refusedError is an answer that is no success.
+type refusedError struct {
+	code int
+	text string
+}
+
+func (e *refusedError) Error() string { return e.text }
 
 // configuration of the group, as its leader sees it.
 func (g *group) configuration(ctx context.Context) (c adminv1.RaftConfiguration, err error) {
