@@ -11,7 +11,7 @@ LDFLAGS := -s -w \
 	-X k8s.io/client-go/pkg/version.gitVersion=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long mutants e2e chaos bench lint fix vuln generate kubectl clean
+.PHONY: help build run test test-long mutants fuzz e2e chaos bench lint fix vuln generate kubectl clean
 
 help: ## explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ mutants: ## build each of 12 bugs in on purpose: every one must be caught
 
 sim: ## simulate whole exchanges with faults: SEEDS=n [FROM=k]; one seed told step by step: SEED=s [SKIP=..] [STEPS=n]
 	go run ./test/sim -from $(or $(FROM),1) -seeds $(or $(SEEDS),2000) $(if $(SEED),-seed $(SEED) -skip '$(SKIP)' -steps $(or $(STEPS),0))
+
+fuzz: ## fuzz every decoder of bytes from disk or wire, each for FUZZTIME
+	FUZZTIME=$(or $(FUZZTIME),30s) test/fuzz.sh
 
 e2e: ## end-to-end tests on real Kubernetes control planes (built on first use)
 	test/e2e.sh
