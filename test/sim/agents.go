@@ -26,7 +26,6 @@ type agent struct {
 	busy       bool
 	silent     bool
 	allocated  string
-	superseded bool
 	second     bool // a process that nobody stopped when it was replaced
 }
 

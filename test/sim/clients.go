@@ -64,9 +64,17 @@ var actions = []struct {
 	weight int
 	do     func(*client, *node)
 }{
-	{26, (*client).create}, {10, (*client).extend}, {10, (*client).edit}, {8, (*client).annotate},
-	{12, (*client).delete}, {14, (*client).read}, {6, (*client).readStale}, {5, (*client).lend},
-	{3, (*client).deleteAdvertisement}, {4, (*client).confirm}, {6, (*client).barter},
+	{26, (*client).create},
+	{10, (*client).extend},
+	{10, (*client).edit},
+	{8, (*client).annotate},
+	{12, (*client).delete},
+	{14, (*client).read},
+	{6, (*client).readStale},
+	{5, (*client).lend},
+	{3, (*client).deleteAdvertisement},
+	{4, (*client).confirm},
+	{6, (*client).barter},
 }
 
 func (c *client) choose() {

@@ -108,12 +108,12 @@ func (t *trace) checkReservation(state *fsm.State, row *fsm.Row, now fsm.Millis)
 		return
 	}
 	t.stats.count("phase at the end", string(r.Status.Phase))
-	switch {
-	case l.Phase == store.PhaseReserved:
+	switch l.Phase {
+	case store.PhaseReserved:
 		if l.ExpiresAt > 0 && now > l.ExpiresAt+late {
 			t.fail("the lease of %s was over %d ms ago", row.Key, now-l.ExpiresAt)
 		}
-	case l.Phase == store.PhasePending:
+	case store.PhasePending:
 		if l.WaitUntil == 0 || now > l.WaitUntil+late {
 			t.fail("%s waits beyond its time: until %d, it is %d", row.Key, l.WaitUntil, now)
 		}

@@ -18,7 +18,6 @@ type message struct {
 	entries     []entry
 	commit      uint64
 	round       uint64
-	ok          bool
 	transferred bool // the old leader asked for this election
 }
 
