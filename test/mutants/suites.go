@@ -24,6 +24,7 @@ var suites = []suite{
 	{name: "cluster of real nodes", dir: "cluster", run: "TestARetry|TestThreeNodes|TestNoReadPoint"},
 	{name: "advertisement life", dir: "advertisement", run: "TestLife", args: rapidBriefly},
 	{name: "reservation lives", dir: "reservation", run: "TestLife", args: rapidBriefly},
+	{name: "simulator", dir: "test/sim", args: []string{"-seeds", "500"}},
 }
 
 // rooms in the order of the house: what lies in one can't be seen from those before it.

@@ -60,7 +60,7 @@ type listener struct {
 }
 
 var (
-	failure = regexp.MustCompile(`(?m)^(?:--- FAIL: (\S+) \(|violation: (.+)$)`)
+	failure = regexp.MustCompile(`(?m)^(?:--- FAIL: (\S+) \(|seed \d+: (.+)$)`)
 	crash   = regexp.MustCompile(`panic: test timed out|panic: runtime error:|(?m)^fatal error:`)
 )
 
