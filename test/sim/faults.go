@@ -11,10 +11,13 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// The length of a trace, in milliseconds: a time with faults and clients, then one without.
+// The length of a trace, in milliseconds: a time with faults and clients, then one without. Most
+// traces are short: a bug needs a few faults that meet, and many tries.
 const (
-	mainPhase = 45_000
-	healPhase = 40_000
+	longPhase  = 45_000
+	shortPhase = 15_000
+	healPhase  = 40_000
+	oneLongIn  = 4
 )
 
 // mostFaults of a trace, incidents not counted.
@@ -64,10 +67,13 @@ var incidents = []string{
 type faultDice struct{ between func(from, to int64) int64 }
 
 func (t *trace) scheduleFaults() {
-	count := int(between(t.faultDice, 7, 12))
+	count := int(between(t.faultDice, 6, 12))
+	if t.faultDice.IntN(oneLongIn) == 0 {
+		t.faultPhase = longPhase
+	}
 	for i := range count {
 		kind := faultKinds[t.faultDice.IntN(len(faultKinds))]
-		at, seed := between(t.faultDice, 6000, mainPhase-4000), t.faultDice.Uint64()
+		at, seed := between(t.faultDice, 5000, t.faultPhase-2000), t.faultDice.Uint64()
 		if t.plan.skip[i] {
 			continue
 		}

@@ -32,6 +32,7 @@ type trace struct {
 	history    *history
 	fired      map[string]int
 	faults     int
+	faultPhase int64
 	healing    bool
 	broken     error // the first violation
 	narrator   func(string)
@@ -51,7 +52,7 @@ const epoch = 1_700_000_000_000
 func newTrace(p plan, st *stats) *trace {
 	dice := func(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(p.seed, stream)) }
 	t := &trace{
-		plan: p, stats: st, now: epoch, digest: p.seed, fired: map[string]int{},
+		plan: p, stats: st, now: epoch, digest: p.seed, fired: map[string]int{}, faultPhase: shortPhase,
 		netDice: dice(1), diskDice: dice(2), raftDice: dice(3), clientDice: dice(4), agentDice: dice(5), faultDice: dice(6),
 	}
 	t.history = newHistory(t)
@@ -140,7 +141,7 @@ func (t *trace) run() (err error) {
 	}()
 	defer t.abandon()
 	t.scheduleFaults()
-	t.until(epoch+mainPhase, func() bool { return t.plan.steps > 0 && t.steps >= t.plan.steps })
+	t.until(epoch+t.faultPhase, func() bool { return t.plan.steps > 0 && t.steps >= t.plan.steps })
 	if t.broken == nil {
 		t.heal()
 		t.until(t.now+healPhase, func() bool { return false })
