@@ -76,6 +76,9 @@ func readHello(r io.Reader) (kind streamKind, h hello, err error) {
 type identityCheck interface {
 	// self is this node's id, data directory and exchange (empty: none yet).
 	self() (nodeID, uuid, clusterID string)
+	// joining: no leader has let this node in yet. It takes no part in Raft: an empty directory in the
+	// place of a lost one would vote for whoever lacks what the lost one had acknowledged.
+	joining() bool
 	// logEnd is the last entry of this node's log.
 	logEnd() uint64
 	// knownUUID is the data directory that the group registered for the node; "" where unknown, or
@@ -205,6 +208,9 @@ func (d *dialer) judge(conn net.Conn, kind streamKind, peer hello) error {
 	case kindRaft:
 		if err := sameCluster(peer, self, cluster); err != nil {
 			return err
+		}
+		if d.who.joining() {
+			return fmt.Errorf("%w: node %q has not been let in yet", ErrForbidden, self)
 		}
 		return d.checkUUID(peer)
 	case kindRPC: // judged call by call: nodes without an exchange may ask for one

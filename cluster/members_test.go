@@ -124,6 +124,30 @@ func TestANodeFollowsALeaderThatWasReplacedSinceItsSnapshot(t *testing.T) {
 	g.ready(g.start(behind))
 }
 
+func TestAnEmptyDirectoryGetsNoSayBeforeALeaderLetItIn(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, 3, nil)
+	lagging, lost := g.follower().ID(), g.leader().ID()
+	g.stop(lagging)
+	mustPut(t, g.leader(), "things/a", "1") // on the disks of the two others
+	for id := range g.nodes {
+		g.stop(id)
+	}
+	// One of them comes back with an empty disk, the other not yet. The one that lags has taken no
+	// snapshot: it does not know whose directory is whose.
+	candidate := g.start(lagging)
+	empty := g.add(lost)
+	g.eventually("it has found the exchange", func() bool { return empty.disk.Identity().ClusterID != "" })
+	g.eventually("they know each other", func() bool { _, ok := candidate.book.lookup(lost); return ok })
+	var vote raft.RequestVoteResponse
+	err := candidate.trans.RequestVote(raft.ServerID(lost), "", &raft.RequestVoteRequest{
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(lagging), Addr: []byte(lagging)},
+		Term:      99, LastLogIndex: candidate.raft.LastIndex(), LastLogTerm: 1,
+	}, &vote)
+	require.False(t, vote.Granted, "with that vote it leads, and what was acknowledged is gone")
+	require.ErrorIs(t, err, ErrForbidden)
+}
+
 func TestRemovingTheLeaderHandsOverFirstAndStopsIt(t *testing.T) {
 	t.Parallel()
 	g := startGroup(t, 3, nil)

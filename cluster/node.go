@@ -291,6 +291,9 @@ func (n *Node) self() (nodeID, uuid, clusterID string) {
 	return id.NodeID, id.UUID, id.ClusterID
 }
 
+// joining is identityCheck's.
+func (n *Node) joining() bool { return n.disk.Identity().Joining }
+
 // logEnd is identityCheck's.
 func (n *Node) logEnd() uint64 {
 	if r := n.running.Load(); r != nil {
@@ -301,7 +304,11 @@ func (n *Node) logEnd() uint64 {
 
 // knownUUID is identityCheck's.
 func (n *Node) knownUUID(nodeID string, end uint64) string {
-	if r := n.running.Load(); r == nil || r.AppliedIndex() < end {
+	applied := uint64(0)
+	if r := n.running.Load(); r != nil {
+		applied = r.AppliedIndex()
+	}
+	if applied < end {
 		return ""
 	}
 	rec, _ := n.record(nodeID)

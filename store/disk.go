@@ -135,13 +135,13 @@ func (d *Disk) Identity() Identity {
 	return d.identity
 }
 
-// SetCluster records durably to which exchange the directory belongs. The caller makes sure that an
-// exchange it gives up holds nothing yet.
-func (d *Disk) SetCluster(clusterID, founder, gaveUp string) error {
+// SetCluster records durably to which exchange the directory belongs, or which it means to join. The
+// caller makes sure that an exchange it gives up holds nothing yet.
+func (d *Disk) SetCluster(clusterID, founder, gaveUp string, joining bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	id := d.identity
-	id.ClusterID, id.Founder, id.GaveUp = clusterID, founder, gaveUp
+	id.ClusterID, id.Founder, id.GaveUp, id.Joining = clusterID, founder, gaveUp, joining
 	if id == d.identity {
 		return nil
 	}

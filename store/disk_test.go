@@ -37,7 +37,7 @@ func filledDisk(t *testing.T) string {
 	require.NoError(t, err)
 	require.NoError(t, fsm.WriteSnapshot(sink, outcome.State))
 	require.NoError(t, sink.Close())
-	require.NoError(t, d.SetCluster("c1", "n1", ""))
+	require.NoError(t, d.SetCluster("c1", "n1", "", false))
 	require.NoError(t, d.Close())
 	return dir
 }
@@ -79,7 +79,7 @@ func TestADirectoryComesBackAsItWas(t *testing.T) {
 	require.Positive(t, d.LogBytes())
 	require.Positive(t, d.SnapshotBytes())
 	id := d.Identity()
-	require.NoError(t, d.SetCluster("c1", "n1", ""))
+	require.NoError(t, d.SetCluster("c1", "n1", "", false))
 	require.NoError(t, d.Close())
 
 	d, err = OpenDisk(diskOptions(dir))
