@@ -147,9 +147,14 @@ func (n *node) ask(to *node, name string, do func(to *node, reply func(answer)),
 		do(n, func(a answer) { settle(a, true) })
 		return
 	}
+	copies := 0
 	t.send(n, to, name, func() {
+		copies++
+		answers := copies == 1 // a copy on the way reaches the exchange, but a connection brings one answer: the first one's
 		do(to, func(a answer) {
-			t.send(to, n, name+" answered", func() { settle(a, true) })
+			if answers {
+				t.send(to, n, name+" answered", func() { settle(a, true) })
+			}
 		})
 	})
 }
