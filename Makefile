@@ -29,10 +29,10 @@ test-long: ## at length: 100,000 command sequences, 20,000 lives of each room, 1
 	BOURSE_LONG=1 go test -timeout 120m -run 'TestRandomSequences|TestLife|TestRaftInMemory' -v ./fsm ./reservation ./advertisement ./cluster
 
 mutants: ## build each of 12 bugs in on purpose: every one must be caught
-	go run ./test/mutants
+	CGO_ENABLED=0 go run ./test/mutants
 
 sim: ## simulate whole exchanges with faults: SEEDS=n [FROM=k]; one seed told step by step: SEED=s [SKIP=..] [STEPS=n]
-	go run ./test/sim -from $(or $(FROM),1) -seeds $(or $(SEEDS),2000) $(if $(SEED),-seed $(SEED) -skip '$(SKIP)' -steps $(or $(STEPS),0))
+	CGO_ENABLED=0 go run ./test/sim -from $(or $(FROM),1) -seeds $(or $(SEEDS),2000) $(if $(SEED),-seed $(SEED) -skip '$(SKIP)' -steps $(or $(STEPS),0))
 
 fuzz: ## fuzz every decoder of bytes from disk or wire, each for FUZZTIME
 	FUZZTIME=$(or $(FUZZTIME),30s) test/fuzz.sh
@@ -41,7 +41,7 @@ e2e: ## end-to-end tests on real Kubernetes control planes (built on first use)
 	test/e2e.sh
 
 chaos: ## real processes under kills, partitions and damage, every answer checked [DURATION=4h] [SEED=n] [OLD=commit] [KEEP=1]
-	go run ./test/chaos $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED)) $(if $(OLD),-old-commit $(OLD))
+	CGO_ENABLED=0 go run ./test/chaos $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED)) $(if $(OLD),-old-commit $(OLD))
 
 bench: ## benchmarks, with an fsync probe of the same run
 	test/bench.sh
