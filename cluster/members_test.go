@@ -237,6 +237,15 @@ func TestTransferStatusHashesAndSnapshotWorkOnEveryNode(t *testing.T) {
 	}
 }
 
+// A follower whose disk was full for a moment would never get another entry; see startRaft.
+func TestReplicationIsNotPipelined(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, 3, nil)
+	to := g.follower()
+	_, err := g.leader().trans.AppendEntriesPipeline(raft.ServerID(to.ID()), raft.ServerAddress(to.ID()))
+	require.ErrorIs(t, err, raft.ErrPipelineReplicationNotSupported)
+}
+
 func TestWithoutAMajoritySurelyNothingOrUnknown(t *testing.T) {
 	t.Parallel()
 	g := startGroup(t, 3, func(c *Config) { c.LeaderWait = 1 })

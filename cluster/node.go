@@ -159,6 +159,9 @@ func (n *Node) startRaft() error {
 		Stream:                &raftStreams{l: n.listener, advertise: raftAddr(n.address)},
 		MaxPool:               3,
 		Timeout:               n.cfg.TransportTimeout,
+		// No pipelining: in raft 1.7.3 its two halves wait for each other for ever once a follower has
+		// failed to append (hashicorp/raft#612), and heartbeats go on, so nobody notices.
+		MaxRPCsInFlight: 1,
 	})
 	rc := n.cfg.raftConfig()
 	rc.Logger = n.cfg.Logger.Named("raft")
