@@ -23,7 +23,7 @@ run: build ## build, then run a whole exchange on this machine: 3 broker nodes, 
 	bin/bourse dev
 
 test: ## unit, property and multi-node tests, with the race detector
-	go test -race -timeout 10m ./...
+	go test -race -timeout 20m ./...
 
 test-long: ## at length: 100,000 command sequences, 20,000 lives of each room, 12,000 faults of Raft in memory
 	BOURSE_LONG=1 go test -timeout 120m -run 'TestRandomSequences|TestLife|TestRaftInMemory' -v ./fsm ./reservation ./advertisement ./cluster
