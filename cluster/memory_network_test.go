@@ -183,7 +183,8 @@ func (p *memoryPort) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (r
 }
 
 func (p *memoryPort) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	answer, err := p.call(id, args, nil)
+	sent := *args // raft writes its next request over this one, answered or not
+	answer, err := p.call(id, &sent, nil)
 	return answered(answer, err, resp)
 }
 
