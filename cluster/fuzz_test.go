@@ -66,8 +66,13 @@ func FuzzHello(f *testing.F) {
 // FuzzMessages: no payload of the rare calls, no row and no gossip makes a node panic.
 func FuzzMessages(f *testing.F) {
 	for _, v := range []any{
-		offer{}, joinRequest{}, nodeRequest{}, stopRequest{}, selfReport{NodeID: "n1", Hashes: []hashMark{{1, 2, "h"}}},
-		NodeRecord{UUID: "u", RaftAddress: "127.0.0.1:1"}, gossipMeta{NodeID: "n1", Started: 1},
+		offer{},
+		joinRequest{},
+		nodeRequest{},
+		stopRequest{},
+		selfReport{NodeID: "n1", Hashes: []hashMark{{1, 2, "h"}}},
+		NodeRecord{UUID: "u", RaftAddress: "127.0.0.1:1"},
+		gossipMeta{NodeID: "n1", Started: 1},
 	} {
 		b, err := json.Marshal(v)
 		if err != nil {
