@@ -220,6 +220,34 @@ func TestATransferOutlivesItsFirstHolder(t *testing.T) {
 	require.Equal(t, b.row("new").Revision(), hold.Fence)
 }
 
+func TestAHoldIsResizedWithThePodsInside(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cores(10))
+	b.must(grant("a", cores(4)))
+	a := b.row("a")
+	resize := func(n int64) Txn {
+		return Txn{Moves: []Move{{Op: MoveResize, Account: paris, Holder: a.Key, Amounts: cores(n), Priority: 7}}}
+	}
+	b.refused(RefusedInvalid, resize(5)) // not every voter knows it yet
+	b.entry(&Entry{Behaviour: ResizeBehaviour})
+	b.facts(AccountFacts{Allocatable: cores(10), Allocated: cores(6)}, HoldUse{Holder: a.Key, Fence: a.Ledger.Fence, Used: cores(4)})
+	b.must(resize(8))
+	require.Equal(t, int64(0), b.account().Available(allocation.CPU), "2 are the cluster's own, 8 are held")
+	hold, _ := b.account().Hold(a.Key)
+	require.Equal(t, Hold{Holder: a.Key, Amounts: cores(8), Used: cores(4), Fence: a.Ledger.Fence, Priority: 7}, hold)
+	require.Equal(t, a.Ledger.Fence, b.row("a").Ledger.Fence)
+	require.Equal(t, []Held{{Account: paris, Amounts: cores(8), Fence: a.Ledger.Fence}}, b.row("a").Ledger.Holds)
+	b.refused(RefusedCapacity, resize(9))
+
+	b.must(Txn{Writes: []Write{{Key: paris, Terms: &Terms{Closed: true}}}})
+	b.must(resize(2)) // less is granted on a closed account too
+	require.Equal(t, int64(4000), b.account().Available(allocation.CPU), "four pods still run inside")
+	b.must(resize(4)) // and what the pods inside take already
+	b.refused(RefusedClosed, resize(5))
+	b.must(Txn{Moves: []Move{{Op: MoveRelease, Account: paris, Holder: a.Key}}})
+	require.Equal(t, RefusedMissing, b.refused(RefusedMissing, resize(1)).Kind)
+}
+
 func TestTwoHostileProposersCannotDoubleBook(t *testing.T) {
 	t.Parallel()
 	d := dice{42}

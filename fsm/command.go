@@ -38,7 +38,7 @@ type Guard struct {
 
 // Txn is all or nothing: guards, then row writes and moves on accounts.
 // Order in Apply: the id is looked up; guards; is the command well formed; releases; writes;
-// transfers; what rows that ended or went still hold is released; holds.
+// transfers; what rows that ended or went still hold is released; resizes; holds.
 type Txn struct {
 	ID     RequestID
 	Guards []Guard
@@ -72,6 +72,9 @@ const (
 	MoveHold     MoveOp = 1 // take Amounts of Account for Holder; refused unless allocation.Fits
 	MoveRelease  MoveOp = 2 // end Holder's hold on Account
 	MoveTransfer MoveOp = 3 // hand Holder's hold on Account to To, with a new fence
+	// MoveResize makes Holder's hold on Account another size. It stays the same hold: fence and
+	// use are kept. From ResizeBehaviour on.
+	MoveResize MoveOp = 4
 )
 
 // Move changes who holds what of an account. Account, Holder and To are row keys.
@@ -80,8 +83,8 @@ type Move struct {
 	Account  string
 	Holder   string
 	To       string             // MoveTransfer only
-	Amounts  allocation.Amounts // MoveHold only
-	Priority int32              // MoveHold only: who is short first when the account shrinks
+	Amounts  allocation.Amounts // MoveHold and MoveResize
+	Priority int32              // as Amounts: who is short first when the account shrinks
 }
 
 // Report is the body of Advertise: one cluster's facts.

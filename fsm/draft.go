@@ -132,6 +132,9 @@ func (d *draft) run(t *Txn) *Refusal {
 		return refusal
 	}
 	d.releaseEnded()
+	if refusal := d.moves(t, MoveResize, d.resize); refusal != nil {
+		return refusal
+	}
 	if refusal := d.moves(t, MoveHold, d.hold); refusal != nil {
 		return refusal
 	}
@@ -227,13 +230,18 @@ func (d *draft) endHold(account string, holder *draftRow) {
 // revision of the holder's write.
 func (d *draft) beginHold(account string, holder *draftRow, hold *Hold) {
 	hold.Holder, hold.Fence = holder.row.Key, holder.revision
+	d.putHold(account, holder, hold)
+	holder.ledger().Fence = hold.Fence
+}
+
+// putHold adds the hold to both, as it is.
+func (d *draft) putHold(account string, holder *draftRow, hold *Hold) {
 	d.touch(account).account().take(hold)
 	d.sum = d.sum.add(d.hasher.hold(account, hold))
 	ledger := holder.ledger()
 	at, _ := findHeld(ledger.Holds, account)
 	held := Held{Account: account, Amounts: hold.Amounts, Fence: hold.Fence}
 	ledger.Holds = slices.Insert(slices.Clone(ledger.Holds), at, held)
-	ledger.Fence = hold.Fence
 }
 
 func findHeld(holds []Held, account string) (int, bool) {

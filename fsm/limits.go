@@ -59,5 +59,8 @@ const (
 	// FirstBehaviour is the version of a new state.
 	FirstBehaviour uint32 = 1
 	// SupportedBehaviour is the newest version this binary applies.
-	SupportedBehaviour uint32 = 1
+	SupportedBehaviour uint32 = 2
+	// ResizeBehaviour is the version from which on Apply knows MoveResize. A planner asks before it
+	// proposes one: an older binary can't decode it.
+	ResizeBehaviour uint32 = 2
 )

@@ -116,6 +116,11 @@ func (m *model) txn(t *Txn) *model {
 		}
 	}
 	for _, v := range t.Moves {
+		if v.Op == MoveResize && !m.resize(&v, gone) {
+			return nil
+		}
+	}
+	for _, v := range t.Moves {
 		if v.Op == MoveHold && !m.take(&v, gone) {
 			return nil
 		}
@@ -158,6 +163,23 @@ func (m *model) take(v *Move, gone map[string]bool) bool {
 	return true
 }
 
+// resize: a hold may take less at any time, more where the account is open and has it.
+func (m *model) resize(v *Move, gone map[string]bool) bool {
+	b := m.books[v.Account]
+	if b == nil || gone[v.Account] || b.holds[v.Holder] == nil {
+		return false
+	}
+	old := b.holds[v.Holder]
+	b.holds[v.Holder] = &modelHold{amounts: plain(v.Amounts), used: old.used}
+	for _, a := range v.Amounts {
+		grows := a.Value > max(old.amounts[a.Resource], old.used[a.Resource])
+		if grows && (b.closed || m.rows[v.Account].closed || b.free(a.Resource) < 0) {
+			return false
+		}
+	}
+	return true
+}
+
 // sane says whether the Txn makes sense at all.
 func sane(t *Txn) bool {
 	times := map[string]int{}
@@ -170,7 +192,7 @@ func sane(t *Txn) bool {
 		}
 	}
 	for _, v := range t.Moves {
-		if v.Op == MoveHold && len(v.Amounts) == 0 || v.Op == MoveTransfer && v.To == v.Holder {
+		if (v.Op == MoveHold || v.Op == MoveResize) && len(v.Amounts) == 0 || v.Op == MoveTransfer && v.To == v.Holder {
 			return false
 		}
 		for _, a := range v.Amounts {

@@ -66,7 +66,7 @@ func (w *Write) fault() string {
 
 func (m *Move) fault() string {
 	switch {
-	case m.Op < MoveHold || m.Op > MoveTransfer:
+	case m.Op < MoveHold || m.Op > MoveResize:
 		return "op"
 	case m.Account == "":
 		return "account"
@@ -74,13 +74,16 @@ func (m *Move) fault() string {
 		return "holder"
 	case (m.Op == MoveTransfer) != (m.To != "") || m.To == m.Holder || m.To == m.Account:
 		return "to"
-	case (m.Op == MoveHold) != (len(m.Amounts) > 0) || !m.Amounts.Valid():
+	case m.sizes() != (len(m.Amounts) > 0) || !m.Amounts.Valid():
 		return "amounts"
-	case m.Op != MoveHold && m.Priority != 0:
+	case !m.sizes() && m.Priority != 0:
 		return "priority"
 	}
 	return ""
 }
+
+// sizes says whether the move says how much is held.
+func (m *Move) sizes() bool { return m.Op == MoveHold || m.Op == MoveResize }
 
 // release ends a hold that must be there.
 func (d *draft) release(m *Move) *Refusal {
@@ -111,6 +114,37 @@ func (d *draft) transfer(m *Move) *Refusal {
 	d.endHold(m.Account, d.touch(m.Holder))
 	next := *hold
 	d.beginHold(m.Account, d.touch(m.To), &next)
+	return nil
+}
+
+// resize changes what a hold takes. Less is always granted, more as a new hold would be: the account
+// must be open, and what is added must fit. (Release and hold in its place would count the pods inside
+// twice, as the cluster's own and as what is promised, until the agent's next report.)
+func (d *draft) resize(m *Move) *Refusal {
+	if d.behaviour < ResizeBehaviour {
+		return &Refusal{Kind: RefusedInvalid, Key: "moves.op", Revision: d.revision}
+	}
+	account, refusal := d.accountOf(m)
+	if refusal != nil {
+		return refusal
+	}
+	hold, refusal := d.holdOf(m)
+	if refusal != nil {
+		return refusal
+	}
+	if added := m.Amounts.Max(hold.Used).Sub(hold.Amounts.Max(hold.Used)).Max(nil); len(added) > 0 {
+		if account.Closed() {
+			return &Refusal{Kind: RefusedClosed, Key: m.Account, Revision: account.Revision()}
+		}
+		if lack, fits := allocation.Fits(&account.Account.Account, added); !fits {
+			return &Refusal{Kind: RefusedCapacity, Key: m.Account, Lack: lack, Revision: account.Revision()}
+		}
+	}
+	holder := d.touch(m.Holder)
+	d.endHold(m.Account, holder)
+	next := *hold
+	next.Amounts, next.Priority = m.Amounts, m.Priority
+	d.putHold(m.Account, holder, &next)
 	return nil
 }
 

@@ -159,7 +159,7 @@ func parseMove(b []byte) (m Move, err error) {
 	for d.next(repeated(5)) {
 		switch d.num {
 		case 1:
-			m.Op = MoveOp(d.upTo(uint64(MoveTransfer)))
+			m.Op = MoveOp(d.upTo(uint64(MoveResize)))
 		case 2:
 			m.Account = d.text(MaxKeyBytes)
 		case 3:

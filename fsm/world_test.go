@@ -51,7 +51,11 @@ func (w *world) next(draw uint64) *Entry {
 	d := &dice{draw ^ w.step*0xD6E8FEB86659FD93}
 	w.now += Millis(d.n(3000) - 200)
 	e := &Entry{Time: w.now}
-	if w.step <= 3 {
+	switch {
+	case w.step == 1:
+		e.Behaviour = SupportedBehaviour
+		return e
+	case w.step <= 4:
 		return w.open(e)
 	}
 	switch d.n(10) {
@@ -71,15 +75,15 @@ func (w *world) next(draw uint64) *Entry {
 	return e
 }
 
-// open makes the accounts, with an agent each, in the first three entries.
+// open makes the accounts, with an agent each, in three entries.
 func (w *world) open(e *Entry) *Entry {
 	for i := range accounts {
 		key := accountKey(i)
-		r := Report{Account: key, Session: [16]byte{1}, Open: w.step == 2, Epoch: 1, Sequence: 1}
+		r := Report{Account: key, Session: [16]byte{1}, Open: w.step == 3, Epoch: 1, Sequence: 1}
 		switch w.step {
-		case 1:
-			e.Txns = append(e.Txns, Txn{Guards: []Guard{GuardAbsent(key)}, Writes: []Write{{Key: key, Body: []byte(key), Terms: &Terms{}}}})
 		case 2:
+			e.Txns = append(e.Txns, Txn{Guards: []Guard{GuardAbsent(key)}, Writes: []Write{{Key: key, Body: []byte(key), Terms: &Terms{}}}})
+		case 3:
 			e.Reports = append(e.Reports, r)
 		default:
 			r.Facts = AccountFacts{Allocatable: amounts(40, 40, 4), Allocated: amounts(4, 4, 0), LargestFree: amounts(10, 10, 1)}
@@ -136,7 +140,9 @@ func (w *world) txn(d *dice) Txn {
 func (w *world) command(d *dice) Txn {
 	holder, account := holderKey(d.n(holders)), accountKey(d.n(accounts))
 	row := w.state.Row(holder)
-	switch d.n(12) {
+	switch d.n(14) {
+	case 12, 13:
+		return Txn{Moves: []Move{{Op: MoveResize, Account: w.heldBy(d, row, account), Holder: holder, Amounts: amounts(d.n(12), d.n(12), d.n(2)), Priority: int32(d.n(3))}}}
 	case 0, 1:
 		write := Write{Key: account, Body: []byte{byte(d.n(256))}, Terms: &Terms{KeepBack: amounts(d.n(5), 0, 0), Closed: d.one(10)}}
 		if w.state.Row(account) == nil {
