@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -140,6 +141,15 @@ func TestADamagedDirectoryIsRefusedNamesTheFileAndChangesNothing(t *testing.T) {
 		"a log of noise":            {rewrite("raft.db", func(b []byte) []byte { clear(b); return b }), "n1", ErrCorrupt},
 		"a flipped bit in snapshot": {rewrite("snapshots/*/state.bin", func(b []byte) []byte { b[len(b)/2] ^= 1; return b }), "n1", ErrCorrupt},
 		"a snapshot cut short":      {rewrite("snapshots/*/state.bin", func(b []byte) []byte { return b[:len(b)-1] }), "n1", ErrCorrupt},
+		"members of a snapshot changed": {rewrite("snapshots/*/meta.json", func(b []byte) []byte {
+			return bytes.Replace(b, []byte(`"n1"`), []byte(`"n3"`), 1)
+		}), "n1", ErrCorrupt},
+		"index of a snapshot changed": {func(t *testing.T, dir string) string { // by a version that wrote no checksum of it
+			require.NoError(t, os.Remove(find(t, dir, "snapshots/*/meta.crc")))
+			return rewrite("snapshots/*/meta.json", func(b []byte) []byte {
+				return bytes.Replace(b, []byte(`"Index":5`), []byte(`"Index":4`), 1)
+			})(t, dir)
+		}, "n1", ErrCorrupt},
 		"snapshot metadata garbled": {rewrite("snapshots/*/meta.json", func(b []byte) []byte { return b[1:] }), "n1", ErrCorrupt},
 		"an identity garbled":       {rewrite("identity.json", func(b []byte) []byte { return b[1:] }), "n1", ErrCorrupt},
 		"a log emptied":             {rewrite("raft.db", func([]byte) []byte { return nil }), "n1", ErrCorrupt},
