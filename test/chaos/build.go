@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/bourse-dev/bourse/fsm"
 )
 
 // oldCommit closed the previous issue: what was released then must run beside what is built now.
@@ -18,7 +20,7 @@ var oldCommit string
 
 // build makes the binaries that were not given.
 func (c *config) build(ctx context.Context) (err error) {
-	if c.commit, err = output(ctx, "git", "describe", "--always", "--dirty", "--abbrev=12"); err != nil {
+	if c.commit, err = git(ctx, "describe", "--always", "--dirty", "--abbrev=12"); err != nil {
 		c.commit = "unknown: " + err.Error()
 	}
 	if c.binary == "" {
@@ -27,9 +29,13 @@ func (c *config) build(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	c.oldCommit = strings.TrimSpace(c.oldCommit)
+	if c.raises, err = raises(ctx, c.oldCommit); err != nil {
+		return err
+	}
 	if c.old == "" {
 		c.old = filepath.Join(c.dir, "bourse-old")
-		if err := compileCommit(ctx, strings.TrimSpace(c.oldCommit), filepath.Join(c.dir, "old-source"), c.old); err != nil {
+		if err := compileCommit(ctx, c.oldCommit, filepath.Join(c.dir, "old-source"), c.old); err != nil {
 			return err
 		}
 	}
@@ -38,6 +44,20 @@ func (c *config) build(ctx context.Context) (err error) {
 	}
 	c.old, err = filepath.Abs(c.old)
 	return err
+}
+
+// raises says whether what the commit supports is less than what this checkout does.
+func raises(ctx context.Context, commit string) (bool, error) {
+	limits, err := git(ctx, "show", commit+":fsm/limits.go")
+	if err != nil {
+		return false, err
+	}
+	var supported uint32
+	_, after, _ := strings.Cut(limits, "SupportedBehaviour uint32 =")
+	if _, err := fmt.Sscan(after, &supported); err != nil {
+		return false, fmt.Errorf("the behaviour version of %s: %w", commit, err)
+	}
+	return supported < fsm.SupportedBehaviour, nil
 }
 
 // compile as `make build` does.
@@ -55,21 +75,21 @@ func compile(ctx context.Context, source, to string, flags ...string) error {
 
 // compileCommit builds another commit, in a work tree of its own that is removed again.
 func compileCommit(ctx context.Context, commit, tree, to string) (err error) {
-	if _, err := output(ctx, "git", "worktree", "add", "--detach", tree, commit); err != nil {
+	if _, err := git(ctx, "worktree", "add", "--detach", tree, commit); err != nil {
 		return fmt.Errorf("the old commit %s (fetch it, or name another by -old-commit): %w", commit, err)
 	}
 	defer func() {
-		_, removeErr := output(context.WithoutCancel(ctx), "git", "worktree", "remove", "--force", tree)
+		_, removeErr := git(context.WithoutCancel(ctx), "worktree", "remove", "--force", tree)
 		err = errors.Join(err, removeErr)
 	}()
 	return compile(ctx, tree, to)
 }
 
-func output(ctx context.Context, name string, args ...string) (string, error) {
-	data, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+func git(ctx context.Context, args ...string) (string, error) {
+	data, err := exec.CommandContext(ctx, "git", args...).CombinedOutput()
 	text := strings.TrimSpace(string(data))
 	if err != nil {
-		return "", fmt.Errorf("%s %s: %w: %s", name, args[0], err, text)
+		return "", fmt.Errorf("git %s: %w: %s", args[0], err, text)
 	}
 	return text, nil
 }

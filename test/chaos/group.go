@@ -48,7 +48,8 @@ type group struct {
 	heard  *logWatch
 }
 
-func newGroup(dir, binary string) (*group, error) {
+// newGroup is one in the middle of an upgrade: its last node still runs the old build.
+func newGroup(dir, binary, old string) (*group, error) {
 	g := &group{net: proxy.New(), direct: &http.Client{}, heard: newLogWatch()}
 	addresses, err := freePorts(3 * nodeCount)
 	if err != nil {
@@ -58,7 +59,11 @@ func newGroup(dir, binary string) (*group, error) {
 	for i := range nodeCount {
 		id := fmt.Sprintf("n%d", i+1)
 		api, raft, gossip := addresses[3*i], addresses[3*i+1], addresses[3*i+2]
-		n := &node{id: id, dir: filepath.Join(dir, id), binary: binary, api: "http://" + api}
+		n := &node{id: id, dir: filepath.Join(dir, id), proper: binary, api: "http://" + api}
+		if i == nodeCount-1 {
+			n.proper = old
+		}
+		n.binary = n.proper
 		n.said = func(line []byte) { g.heard.line(id, line) }
 		if err := os.MkdirAll(n.dir, 0o755); err != nil {
 			return nil, err

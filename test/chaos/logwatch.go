@@ -23,12 +23,15 @@ const (
 	saysDiskFull  = "file too large"
 	saysCorrupt   = "the data directory is corrupt"
 	saysSkewed    = "clock skewed"
+	saysRaised    = "behaviour version raised"
+	saysNewer     = "behaviour version is not supported by this binary"
 )
 
 // said is how each of them looks in a line; some lines are no JSON.
 var said = map[string][]byte{
 	saysLeading: []byte(`"@message":"leading"`), saysInstalled: []byte(saysInstalled),
 	saysDiskFull: []byte(saysDiskFull), saysCorrupt: []byte(saysCorrupt), saysSkewed: []byte(saysSkewed),
+	saysRaised: []byte(saysRaised), saysNewer: []byte(saysNewer),
 }
 
 func (w *logWatch) line(node string, line []byte) {

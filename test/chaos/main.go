@@ -34,6 +34,7 @@ type config struct {
 	binary    string // the build under test
 	old       string // the build of the commit recorded, beside it
 	oldCommit string
+	raises    bool // the present build brings another behaviour version
 	commit    string
 }
 
@@ -90,7 +91,7 @@ func runChaos(ctx context.Context, c config) (err error) {
 	if err != nil {
 		return err
 	}
-	g, err := newGroup(c.dir, c.binary)
+	g, err := newGroup(c.dir, c.binary, c.old)
 	if err != nil {
 		return err
 	}

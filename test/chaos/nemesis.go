@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -30,10 +31,19 @@ type nemesis struct {
 // faultsPerWindow faults come between two moments of quiet.
 const faultsPerWindow = 3
 
-// reign until ctx ends: every kind once in each round, in an order of the seed's.
+// reign until ctx ends: every kind once in each round, in an order of the seed's. The first round is
+// in the middle of an upgrade, which is completed after it.
 func (n *nemesis) reign(ctx context.Context, kinds []fault) error {
 	done := 0
-	for ctx.Err() == nil {
+	for round := 0; ctx.Err() == nil; round++ {
+		if round == 1 {
+			kinds = slices.DeleteFunc(slices.Clone(kinds), func(f fault) bool {
+				return slices.ContainsFunc(versionFaults, func(v fault) bool { return v.name == f.name })
+			})
+			if err := n.strike(ctx, upgrade); err != nil || len(kinds) == 0 {
+				return err
+			}
+		}
 		for _, i := range n.rng.Perm(len(kinds)) {
 			if ctx.Err() != nil {
 				break
@@ -88,7 +98,7 @@ func (n *nemesis) heal() error {
 		return err
 	}
 	for _, node := range n.group.nodes {
-		if node.running() && node.binary != n.config.binary {
+		if node.running() && node.binary != node.proper {
 			if err := node.stop(); err != nil {
 				return err
 			}
@@ -102,7 +112,7 @@ func (n *nemesis) heal() error {
 		if err := node.diedUnasked(); err != nil {
 			return err
 		}
-		node.binary = n.config.binary
+		node.binary = node.proper
 		if err := node.start(); err != nil {
 			return err
 		}

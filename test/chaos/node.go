@@ -19,6 +19,7 @@ type node struct {
 	id, dir string
 	flags   []string          // the same for every start
 	binary  string            // that the next start runs
+	proper  string            // that it runs where nothing is wrong
 	api     string            // where its API really listens
 	via     string            // where clients reach it
 	said    func(line []byte) // is told every line of its log

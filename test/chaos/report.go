@@ -160,7 +160,7 @@ func (r *run) enough() error {
 	need(r.windows.Load() > 0, "no window was judged")
 	need(r.undecided.Load()*20 <= r.windows.Load()*plainObjects, "%d windows were too hard for porcupine", r.undecided.Load())
 	if r.config.duration >= allFaultsWithin && r.config.faults == "" {
-		for _, f := range allFaults() {
+		for _, f := range append(allFaults(), upgrade) {
 			need(r.faults.of(f.name) > 0, "fault %q never took effect", f.name)
 		}
 	}
