@@ -21,13 +21,25 @@ var diskFaults = []fault{
 	{"bit flip in a snapshot", damaged(refuses, (*disk).flipSnapshot)},
 	{"bit flip anywhere in the log file", damaged(startsOrRefuses, (*disk).flipAnywhere)},
 	{"member replaced", func(ctx context.Context, n *nemesis) error {
-		target := n.group.nodes[n.rng.IntN(nodeCount)]
+		target := n.replaceable()
 		if err := n.killed(target); err != nil {
 			return err
 		}
 		return n.replace(ctx, target)
 	}},
 	{"snapshot installed", snapshotInstalled},
+}
+
+// replaceable is any node but one that is yet to be upgraded: with that one gone for a moment, all voters are
+// upgraded, and it is not let in any more.
+func (n *nemesis) replaceable() *node {
+	var nodes []*node
+	for _, node := range n.group.nodes {
+		if node.proper == n.config.binary {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes[n.rng.IntN(len(nodes))]
 }
 
 // expectation of a node that starts on a damaged directory.
@@ -42,7 +54,7 @@ const (
 // damaged kills a node, damages its directory and starts it again. One that refuses is replaced.
 func damaged(want expectation, damage func(*disk, *nemesis) error) func(context.Context, *nemesis) error {
 	return func(ctx context.Context, n *nemesis) error {
-		target := n.group.nodes[n.rng.IntN(nodeCount)]
+		target := n.replaceable()
 		if err := n.killed(target); err != nil {
 			return err
 		}
