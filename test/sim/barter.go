@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/bourse-dev/bourse/cluster"
@@ -8,7 +9,7 @@ import (
 )
 
 // barter is a leader room of the simulator's own: it does what no room of the house does yet, hands
-// holds from row to row and takes several of one account. Its account is stocked by itself.
+// holds from row to row, resizes them and takes several of one account. Its account is stocked by itself.
 type barter struct{}
 
 const (
@@ -16,6 +17,9 @@ const (
 	barterRows  = "barters/"
 	barterSpeak = 3 // bytes of a body that say what is wanted
 )
+
+// notYet answers what some node's build would not know.
+var notYet = fsm.Result{Refusal: &fsm.Refusal{Kind: fsm.RefusedInvalid, Key: "moves.op"}}
 
 var stockSession = [16]byte{'b', 'a', 'r', 't', 'e', 'r'}
 
@@ -46,6 +50,12 @@ func (b barter) Step(in cluster.Input) cluster.Output {
 			move.Op, move.Amounts = fsm.MoveHold, amounts("grain=3", true)
 		case "end":
 			move.Op = fsm.MoveRelease
+		case "siz":
+			if in.State.Behaviour() < fsm.ResizeBehaviour {
+				out.Answers = append(out.Answers, cluster.Answer{Intent: intent, Result: notYet})
+				continue
+			}
+			move.Op, move.Amounts = fsm.MoveResize, amounts(fmt.Sprintf("grain=%d", 1+w.Body[barterSpeak]%6), true)
 		default: // "x->": hand it to the row named after that
 			move.Op, move.To = fsm.MoveTransfer, barterRows+string(w.Body[barterSpeak])
 			txn.Writes = append([]fsm.Write{{Key: move.To, Body: w.Body, Ledger: &fsm.Ledger{Phase: 1}}}, txn.Writes...)
@@ -80,7 +90,7 @@ func (barter) restock(state *fsm.State) (cluster.Item, bool) {
 func (c *client) barter(n *node) {
 	to := oneOf(c, names[:4])
 	key := barterRows + oneOf(c, names[:4])
-	what := oneOf(c, []string{"get", "get", "end", "x->"})
+	what := oneOf(c, []string{"get", "get", "end", "x->", "siz"})
 	c.trace.number++
 	c.submit(n, "barter", fsm.Txn{Writes: []fsm.Write{{Key: key, Body: []byte(what + to)}}})
 }

@@ -1,5 +1,7 @@
 package main
 
+import "github.com/bourse-dev/bourse/fsm"
+
 func (t *trace) crashNode(n *node, dice faultDice) {
 	if !n.up {
 		return
@@ -20,6 +22,17 @@ func (t *trace) restart(n *node) {
 			t.history.restored(n, index)
 		}
 	}
+}
+
+// upgradeNode restarts a node of an older build as the present one.
+func (t *trace) upgradeNode(dice faultDice) {
+	n := t.someNode(dice)
+	if !n.up || n.knows == fsm.SupportedBehaviour {
+		return
+	}
+	t.fire("node upgraded")
+	t.crashNode(n, dice)
+	n.knows = fsm.SupportedBehaviour
 }
 
 func (t *trace) crashOne(dice faultDice) {

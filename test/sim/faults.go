@@ -54,7 +54,8 @@ var faultKinds = []fault{
 	{"leadership transferred", (*trace).transfer},
 	{"node lags behind", (*trace).lagBehind},
 	{"slow follower", (*trace).slowFollower},
-	{"mixed versions", (*trace).mixVersions},
+	{"command of a newer version", (*trace).newerVersion},
+	{"node upgraded", (*trace).upgradeNode},
 }
 
 // incidents follow from faults, or happen by the way.
@@ -301,14 +302,14 @@ func (t *trace) raceExpiry(dice faultDice) {
 	}
 }
 
-// mixVersions lets a newer build lead for a moment: it enters a command that this one does not know
-// and may pass over. One that may not be passed over must stop a node.
-func (t *trace) mixVersions(faultDice) {
+// newerVersion lets a build beyond the present one lead for a moment: it enters a command that this one
+// does not know and may pass over. One that may not be passed over must stop a node.
+func (t *trace) newerVersion(faultDice) {
 	n := t.leading()
 	if n == nil {
 		return
 	}
-	t.fire("mixed versions")
+	t.fire("command of a newer version")
 	n.place(newerCommand(true))
 	for _, o := range t.nodes {
 		if outcome, err := o.db.State().Apply(newerCommand(false)); !errors.Is(err, fsm.ErrUnknownCommand) {

@@ -154,6 +154,12 @@ func (h *history) followHolds(c *fsm.Change, end bool, now fsm.Millis, revision 
 	was, is := holdOf(c.Before), holdOf(c.After)
 	var err error
 	switch {
+	case was != nil && is != nil && is.Fence == was.Fence && !equal(amountsOf(is.Amounts), amountsOf(was.Amounts)):
+		// As an end where it gives back, as a grant where it takes.
+		if more := !within(is.Amounts, was.Amounts); more != end {
+			h.trace.stats.count("hold resized", map[bool]string{true: "more", false: "less"}[more])
+			err = h.book.Resize(revision, c.Key(), amountsOf(is.Amounts))
+		}
 	case end && was != nil && (is == nil || is.Fence != was.Fence):
 		h.checkEnd(c, now)
 		err = h.book.End(revision, c.Key())
@@ -218,6 +224,9 @@ func holdOf(row *fsm.Row) *fsm.Held {
 	}
 	return &row.Ledger.Holds[0]
 }
+
+// within says whether a takes no more than b of anything.
+func within(a, b allocation.Amounts) bool { return len(a.Sub(b).Max(nil)) == 0 }
 
 func amountsOf(a allocation.Amounts) model.Amounts {
 	out := make(model.Amounts, len(a))

@@ -14,7 +14,8 @@ type node struct {
 	trace *trace
 	id    int
 	up    bool
-	life  int // how often it started
+	life  int    // how often it started
+	knows uint32 // the newest behaviour version of its build
 
 	disk  *disk
 	raft  raft
@@ -35,7 +36,10 @@ type node struct {
 }
 
 func newNode(t *trace, id int) *node {
-	n := &node{trace: t, id: id, disk: &disk{votedFor: -1}}
+	n := &node{trace: t, id: id, disk: &disk{votedFor: -1}, knows: fsm.SupportedBehaviour}
+	if chance(t.raftDice, 25) {
+		n.knows = fsm.FirstBehaviour
+	}
 	n.clock = nodeClock{trace: t, offset: between(t.faultDice, -300, 300)}
 	n.start()
 	return n
@@ -48,6 +52,9 @@ func (n *node) start() {
 	if err != nil {
 		n.trace.fail("n%d can't start: %v", n.id, err)
 		return
+	}
+	if state.Behaviour() > n.knows {
+		n.trace.fail("n%d can't start: its build knows behaviour version %d, its snapshot has %d", n.id, n.knows, state.Behaviour())
 	}
 	n.db = store.NewDB(state)
 	n.raft = raft{

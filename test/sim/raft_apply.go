@@ -45,8 +45,11 @@ func (n *node) applyNext() {
 	e := n.disk.at(index)
 	var results []fsm.Result
 	if e.data != nil {
-		var err error
-		if results, err = n.db.Apply(e.data); err != nil {
+		err := n.tooNew(e.data)
+		if err == nil {
+			results, err = n.db.Apply(e.data)
+		}
+		if err != nil {
 			n.stopped(index, err)
 			return
 		}
@@ -99,6 +102,10 @@ func (n *node) installSnapshot(m message, s snapshot) {
 		state, err := fsm.ReadSnapshot(bytes.NewReader(s.data))
 		if err != nil {
 			n.trace.fail("n%d: install snapshot of entry %d: %v", n.id, s.index, err)
+			return
+		}
+		if state.Behaviour() > n.knows {
+			n.trace.fail("n%d knows behaviour version %d, and is sent a snapshot of %d", n.id, n.knows, state.Behaviour())
 			return
 		}
 		n.db.Restore(state)

@@ -40,7 +40,7 @@ func (s *stats) entry(e *fsm.Entry, results []fsm.Result) {
 	for i := range e.Txns {
 		s.count("command", "txn")
 		for _, m := range e.Txns[i].Moves {
-			s.count("move", [...]string{"", "hold", "release", "transfer"}[m.Op])
+			s.count("move", [...]string{"", "hold", "release", "transfer", "resize"}[m.Op])
 		}
 	}
 	for i := range e.Reports {
@@ -137,7 +137,7 @@ func (s *stats) missing() (names []string) {
 // result was forgotten: that takes 65,536 commands.
 var mustCover = map[string][]string{
 	"command":          {"txn", "report", "open session", "tick", "behaviour", "passed over"},
-	"move":             {"hold", "release", "transfer"},
+	"move":             {"hold", "release", "transfer", "resize"},
 	"refused by Apply": {"guard", "exists", "missing", "capacity", "closed", "held", "inUse", "epoch", "invalid"},
 	"refusal":          {"session", "late"},
 }

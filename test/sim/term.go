@@ -8,7 +8,6 @@ import (
 
 	"github.com/bourse-dev/bourse/advertisement"
 	"github.com/bourse-dev/bourse/cluster"
-	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/reservation"
 )
 
@@ -183,9 +182,10 @@ func (m *term) steward() {
 		m.finish()
 		return
 	}
-	if chance(n.trace.raftDice, 10) {
+	if known := n.trace.knownToAll(); known > n.db.State().Behaviour() {
+		n.trace.tell("n%d raises the behaviour version to %d", n.id, known)
 		n.trace.stats.count("command", "behaviour")
-		m.run(func() error { return m.l.RaiseBehaviour(fsm.SupportedBehaviour) }, nil)
+		m.run(func() error { return m.l.RaiseBehaviour(known) }, nil)
 	}
 	m.after(6000, "steward", m.steward)
 }
