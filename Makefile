@@ -11,7 +11,7 @@ LDFLAGS := -s -w \
 	-X k8s.io/client-go/pkg/version.gitVersion=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long e2e bench lint fix vuln generate kubectl clean
+.PHONY: help build run test test-long mutants fuzz e2e chaos bench lint fix vuln generate kubectl clean
 
 help: ## explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,24 +23,36 @@ run: build ## build, then run a whole exchange on this machine: 3 broker nodes, 
 	bin/bourse dev
 
 test: ## unit, property and multi-node tests, with the race detector
-	go test -race -timeout 10m ./...
+	go test -race -timeout 20m ./...
 
-test-long: ## the property tests at length: 100,000 command sequences, 20,000 lives of each room
-	BOURSE_LONG=1 go test -timeout 120m -run 'TestRandomSequences|TestLife' -v ./fsm ./reservation ./advertisement
+test-long: ## at length: 100,000 command sequences, 20,000 lives of each room, 12,000 faults of Raft in memory
+	BOURSE_LONG=1 go test -timeout 120m -run 'TestRandomSequences|TestLife|TestRaftInMemory' -v ./fsm ./reservation ./advertisement ./cluster
+
+mutants: ## build each of 12 bugs in on purpose: every one must be caught
+	CGO_ENABLED=0 go run ./test/mutants
+
+sim: ## simulate whole exchanges with faults: SEEDS=n [FROM=k]; one seed told step by step: SEED=s [SKIP=..] [STEPS=n]
+	CGO_ENABLED=0 go run ./test/sim -from $(or $(FROM),1) -seeds $(or $(SEEDS),2000) $(if $(SEED),-seed $(SEED) -skip '$(SKIP)' -steps $(or $(STEPS),0))
+
+fuzz: ## fuzz every decoder of bytes from disk or wire, each for FUZZTIME
+	FUZZTIME=$(or $(FUZZTIME),30s) test/fuzz.sh
 
 e2e: ## end-to-end tests on real Kubernetes control planes (built on first use)
 	test/e2e.sh
+
+chaos: ## real processes under kills, partitions and damage, every answer checked [DURATION=4h] [SEED=n] [OLD=commit] [KEEP=1]
+	CGO_ENABLED=0 go run ./test/chaos $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED)) $(if $(OLD),-old-commit $(OLD))
 
 bench: ## benchmarks, with an fsync probe of the same run
 	test/bench.sh
 
 lint: $(LINT) ## static checks, and that generated code is up to date
-	$(LINT) run ./...
-	cd test/kube && CGO_ENABLED=0 $(LINT) run --config ../../.golangci.yml ./...
+	$(LINT) run --allow-parallel-runners ./...
+	cd test/kube && CGO_ENABLED=0 $(LINT) run --allow-parallel-runners --config ../../.golangci.yml ./...
 	api/generate.sh --check
 
 fix: $(LINT) ## what lint would complain about and can be mended by itself
-	$(LINT) run --fix ./...
+	$(LINT) run --allow-parallel-runners --fix ./...
 
 $(LINT):
 	@echo "building golangci-lint $(LINT_VERSION) once, into $(@D)"

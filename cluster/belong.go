@@ -58,10 +58,16 @@ func (n *Node) tryToBelong(ctx context.Context) error {
 	if err := n.introduce(ctx); err != nil {
 		return err
 	}
+	if err := n.joined(); err != nil {
+		return err
+	}
 	ctx, cancel := n.callTimeout(ctx)
 	defer cancel()
-	_, err := n.ReadIndex(ctx)
-	return err
+	if _, err := n.ReadIndex(ctx); err != nil {
+		return err
+	}
+	n.announce() // part of the exchange by now: whoever is new asks those who say so
+	return nil
 }
 
 // founded: this node is, or was, part of a Raft group.
@@ -129,12 +135,23 @@ func (n *Node) adopt(mine store.Identity, seen gossipMeta) error {
 		return fmt.Errorf("this directory was pledged to exchange %s meanwhile", n.disk.Identity().ClusterID)
 	}
 	n.logger.Info("joining exchange", "cluster", seen.ClusterID, "seen", seen.NodeID)
-	return n.setCluster(seen.ClusterID, seen.NodeID, cmp.Or(mine.ClusterID, mine.GaveUp))
+	return n.setCluster(seen.ClusterID, seen.NodeID, cmp.Or(mine.ClusterID, mine.GaveUp), true)
+}
+
+// joined is called once the leader has let this node in.
+func (n *Node) joined() error {
+	n.foundMu.Lock()
+	defer n.foundMu.Unlock()
+	id := n.disk.Identity()
+	if !id.Joining {
+		return nil
+	}
+	return n.setCluster(id.ClusterID, id.Founder, id.GaveUp, false)
 }
 
 // setCluster under foundMu. Connections were opened in the name of the old exchange.
-func (n *Node) setCluster(clusterID, founder, gaveUp string) error {
-	if err := n.disk.SetCluster(clusterID, founder, gaveUp); err != nil {
+func (n *Node) setCluster(clusterID, founder, gaveUp string, joining bool) error {
+	if err := n.disk.SetCluster(clusterID, founder, gaveUp, joining); err != nil {
 		return err
 	}
 	n.callers.dropAll()

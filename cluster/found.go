@@ -64,7 +64,7 @@ func (n *Node) ownExchange() (string, error) {
 	switch {
 	case id.ClusterID == "":
 		id.ClusterID = uuid.NewString()
-		return id.ClusterID, n.setCluster(id.ClusterID, n.cfg.NodeID, "")
+		return id.ClusterID, n.setCluster(id.ClusterID, n.cfg.NodeID, "", false)
 	case id.Founder == n.cfg.NodeID:
 		return id.ClusterID, nil
 	default:
@@ -120,7 +120,7 @@ func (n *Node) handleOffer(_ context.Context, peer hello, o offer) (pledge, erro
 	default:
 		return pledge{Refused: true, ClusterID: mine.ClusterID, Founder: mine.Founder}, nil
 	}
-	if err := n.setCluster(o.ClusterID, o.Founder, gaveUp); err != nil {
+	if err := n.setCluster(o.ClusterID, o.Founder, gaveUp, false); err != nil {
 		return pledge{}, err
 	}
 	n.logger.Info("pledged to a new exchange", "cluster", o.ClusterID, "founder", o.Founder)

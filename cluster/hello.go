@@ -35,6 +35,7 @@ type hello struct {
 	From      string `json:"f"`
 	UUID      string `json:"u"`
 	To        string `json:"t,omitempty"` // empty: whoever listens there
+	LogEnd    uint64 `json:"l,omitempty"` // the last entry of From's log; see checkUUID
 	Code      code   `json:"e,omitempty"`
 	Message   string `json:"m,omitempty"`
 }
@@ -75,22 +76,34 @@ func readHello(r io.Reader) (kind streamKind, h hello, err error) {
 type identityCheck interface {
 	// self is this node's id, data directory and exchange (empty: none yet).
 	self() (nodeID, uuid, clusterID string)
-	// knownUUID is the data directory that the group registered for the node; "" where unknown.
-	knownUUID(nodeID string) string
+	// joining: no leader has let this node in yet. It takes no part in Raft: an empty directory in the
+	// place of a lost one would vote for whoever lacks what the lost one had acknowledged.
+	joining() bool
+	// logEnd is the last entry of this node's log.
+	logEnd() uint64
+	// knownUUID is the data directory that the group registered for the node; "" where unknown, or
+	// where this state does not contain all entries up to end.
+	knownUUID(nodeID string, end uint64) string
 }
 
 // dialer opens connections to other nodes.
 type dialer struct {
 	creds *credentials // nil: plain TCP
 	who   identityCheck
+	// open makes the connection beneath; nil: TCP.
+	open func(ctx context.Context, addr string) (net.Conn, error)
 }
 
 // dial opens a connection to the node id (any where empty) at addr.
 func (d *dialer) dial(ctx context.Context, kind streamKind, id, addr string) (net.Conn, hello, error) {
 	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
-	var tcp net.Dialer
-	conn, err := tcp.DialContext(ctx, "tcp", addr)
+	open := d.open
+	if open == nil {
+		var tcp net.Dialer
+		open = func(ctx context.Context, addr string) (net.Conn, error) { return tcp.DialContext(ctx, "tcp", addr) }
+	}
+	conn, err := open(ctx, addr)
 	if err != nil {
 		return nil, hello{}, err
 	}
@@ -121,7 +134,7 @@ func orAny(id string) string {
 
 func (d *dialer) introduce(conn net.Conn, kind streamKind, id string) (hello, error) {
 	self, uuid, cluster := d.who.self()
-	if err := writeHello(conn, kind, hello{ClusterID: cluster, From: self, UUID: uuid, To: id}); err != nil {
+	if err := writeHello(conn, kind, hello{ClusterID: cluster, From: self, UUID: uuid, To: id, LogEnd: d.who.logEnd()}); err != nil {
 		return hello{}, err
 	}
 	_, peer, err := readHello(conn)
@@ -145,9 +158,10 @@ func (d *dialer) introduce(conn net.Conn, kind streamKind, id string) (hello, er
 }
 
 // checkUUID refuses a data directory other than the one the group knows for the node. Only for Raft
-// streams: whoever joins is judged by the leader, whose state is current.
+// streams: whoever joins is judged by the leader, whose state is current. Whose own state is behind
+// the other's log does not judge: the node may have been replaced since, and may lead by now.
 func (d *dialer) checkUUID(peer hello) error {
-	if known := d.who.knownUUID(peer.From); known != "" && known != peer.UUID {
+	if known := d.who.knownUUID(peer.From, peer.LogEnd); known != "" && known != peer.UUID {
 		return fmt.Errorf("%w", &identityError{nodeID: peer.From, known: known, got: peer.UUID})
 	}
 	return nil
@@ -164,7 +178,7 @@ func (d *dialer) accept(conn net.Conn) (kind streamKind, peer hello, err error) 
 	}
 	refusal := d.judge(conn, kind, peer)
 	self, uuid, cluster := d.who.self()
-	answer := hello{ClusterID: cluster, From: self, UUID: uuid, To: peer.From, Code: codeOf(refusal)}
+	answer := hello{ClusterID: cluster, From: self, UUID: uuid, To: peer.From, LogEnd: d.who.logEnd(), Code: codeOf(refusal)}
 	if refusal != nil {
 		answer.Message = refusal.Error()
 	}
@@ -194,6 +208,9 @@ func (d *dialer) judge(conn net.Conn, kind streamKind, peer hello) error {
 	case kindRaft:
 		if err := sameCluster(peer, self, cluster); err != nil {
 			return err
+		}
+		if d.who.joining() {
+			return fmt.Errorf("%w: node %q has not been let in yet", ErrForbidden, self)
 		}
 		return d.checkUUID(peer)
 	case kindRPC: // judged call by call: nodes without an exchange may ask for one

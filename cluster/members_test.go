@@ -53,6 +53,20 @@ func TestANewNodeJoinsBySnapshotAndGetsItsVote(t *testing.T) {
 	require.Equal(t, "y", bodyAt(t, n2, "things/more"))
 }
 
+func TestANewNodeFindsAnExchangeWhoseFounderIsGone(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, 1, nil)
+	n2 := g.add("n2")
+	g.ready(n2)
+	g.eventually("n2 votes", func() bool { return g.suffrage("n2") == "voter" })
+	require.NoError(t, n2.RemovePeer(testContext(t), "n1"))
+	g.fatals["n1"].wait(t)
+	g.stop("n1")
+
+	// Everybody who is left joined, too, and has not been started again since.
+	g.ready(g.add("n3"))
+}
+
 func TestAnIDWithAnotherDirectoryIsRefusedUntilRemovePeer(t *testing.T) {
 	t.Parallel()
 	g := startGroup(t, 3, nil)
@@ -80,6 +94,58 @@ func TestAnIDWithAnotherDirectoryIsRefusedUntilRemovePeer(t *testing.T) {
 	require.Empty(t, g.suffrage(victim))
 	g.ready(g.start(victim))
 	require.Equal(t, "1", bodyAt(t, g.nodes[victim], "things/a"))
+}
+
+func TestANodeFollowsALeaderThatWasReplacedSinceItsSnapshot(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, 3, nil)
+	leader := g.leader()
+	var behind, replaced string
+	for id, n := range g.nodes {
+		switch {
+		case n == leader:
+		case behind == "":
+			behind = id
+		default:
+			replaced = id
+		}
+	}
+	require.NoError(t, g.nodes[behind].raft.Snapshot().Error(), "it knows the old directory")
+	g.stop(replaced)
+	require.NoError(t, leader.RemovePeer(testContext(t), replaced))
+	g.ready(g.add(replaced))
+	g.eventually("the new one votes", func() bool { return g.suffrage(replaced) == "voter" })
+	require.NoError(t, leader.TransferLeadership(testContext(t), replaced))
+	g.eventually("the new one leads", g.nodes[replaced].IsLeader)
+
+	// It begins with its snapshot: what came since is in its log, but only a leader can say that it counts.
+	g.stop(behind)
+	g.stop(leader.ID())
+	g.ready(g.start(behind))
+}
+
+func TestAnEmptyDirectoryGetsNoSayBeforeALeaderLetItIn(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, 3, nil)
+	lagging, lost := g.follower().ID(), g.leader().ID()
+	g.stop(lagging)
+	mustPut(t, g.leader(), "things/a", "1") // on the disks of the two others
+	for id := range g.nodes {
+		g.stop(id)
+	}
+	// One of them comes back with an empty disk, the other not yet. The one that lags has taken no
+	// snapshot: it does not know whose directory is whose.
+	candidate := g.start(lagging)
+	empty := g.add(lost)
+	g.eventually("it has found the exchange", func() bool { return empty.disk.Identity().ClusterID != "" })
+	g.eventually("they know each other", func() bool { _, ok := candidate.book.lookup(lost); return ok })
+	var vote raft.RequestVoteResponse
+	err := candidate.trans.RequestVote(raft.ServerID(lost), "", &raft.RequestVoteRequest{
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(lagging), Addr: []byte(lagging)},
+		Term:      99, LastLogIndex: candidate.raft.LastIndex(), LastLogTerm: 1,
+	}, &vote)
+	require.False(t, vote.Granted, "with that vote it leads, and what was acknowledged is gone")
+	require.ErrorIs(t, err, ErrForbidden)
 }
 
 func TestRemovingTheLeaderHandsOverFirstAndStopsIt(t *testing.T) {
@@ -169,6 +235,15 @@ func TestTransferStatusHashesAndSnapshotWorkOnEveryNode(t *testing.T) {
 		require.Equal(t, revision, state.Revision())
 		require.NotNil(t, state.Row("things/a"))
 	}
+}
+
+// A follower whose disk was full for a moment would never get another entry; see startRaft.
+func TestReplicationIsNotPipelined(t *testing.T) {
+	t.Parallel()
+	g := startGroup(t, 3, nil)
+	to := g.follower()
+	_, err := g.leader().trans.AppendEntriesPipeline(raft.ServerID(to.ID()), raft.ServerAddress(to.ID()))
+	require.ErrorIs(t, err, raft.ErrPipelineReplicationNotSupported)
 }
 
 func TestWithoutAMajoritySurelyNothingOrUnknown(t *testing.T) {

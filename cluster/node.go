@@ -40,7 +40,9 @@ type Node struct {
 	gate   atomic.Pointer[Leadership] // nil: it is closed
 	halted atomic.Bool                // the replicas differ and no majority agrees
 	failed atomic.Bool                // Fatal was called
-	ready  chan struct{}              // closed once Ready
+	// running is raft, for those who may ask before it is set.
+	running atomic.Pointer[raft.Raft]
+	ready   chan struct{} // closed once Ready
 
 	foundMu sync.Mutex // founding and pledging: one at a time
 	// membersMu: one change of the group at a time, from reading Raft's configuration to changing it.
@@ -157,6 +159,9 @@ func (n *Node) startRaft() error {
 		Stream:                &raftStreams{l: n.listener, advertise: raftAddr(n.address)},
 		MaxPool:               3,
 		Timeout:               n.cfg.TransportTimeout,
+		// No pipelining: in raft 1.7.3 its two halves wait for each other for ever once a follower has
+		// failed to append (hashicorp/raft#612), and heartbeats go on, so nobody notices.
+		MaxRPCsInFlight: 1,
 	})
 	rc := n.cfg.raftConfig()
 	rc.Logger = n.cfg.Logger.Named("raft")
@@ -165,6 +170,7 @@ func (n *Node) startRaft() error {
 		return fmt.Errorf("start Raft: %w", err)
 	}
 	n.raft, n.log = r, raftLog{r}
+	n.running.Store(r)
 	n.reads = &readIndex{prove: n.proveReadIndex, kick: make(chan struct{}, 1)}
 	return nil
 }
@@ -288,8 +294,26 @@ func (n *Node) self() (nodeID, uuid, clusterID string) {
 	return id.NodeID, id.UUID, id.ClusterID
 }
 
+// joining is identityCheck's.
+func (n *Node) joining() bool { return n.disk.Identity().Joining }
+
+// logEnd is identityCheck's.
+func (n *Node) logEnd() uint64 {
+	if r := n.running.Load(); r != nil {
+		return r.LastIndex()
+	}
+	return 0
+}
+
 // knownUUID is identityCheck's.
-func (n *Node) knownUUID(nodeID string) string {
+func (n *Node) knownUUID(nodeID string, end uint64) string {
+	applied := uint64(0)
+	if r := n.running.Load(); r != nil {
+		applied = r.AppliedIndex()
+	}
+	if applied < end {
+		return ""
+	}
 	rec, _ := n.record(nodeID)
 	return rec.UUID
 }

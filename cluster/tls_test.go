@@ -75,7 +75,9 @@ func (a *authority) issue(file, organization, commonName string) TLSFiles {
 type stranger struct{ id, uuid, cluster string }
 
 func (s stranger) self() (string, string, string) { return s.id, s.uuid, s.cluster }
-func (s stranger) knownUUID(string) string        { return "" }
+func (stranger) joining() bool                    { return false }
+func (stranger) logEnd() uint64                   { return 0 }
+func (stranger) knownUUID(string, uint64) string  { return "" }
 
 func TestOnlyServerCertificatesOpenTheRaftListener(t *testing.T) {
 	t.Parallel()

@@ -10,8 +10,9 @@ import (
 // model is the book of who holds what, written apart from the state machine and simply: maps
 // of numbers, copied whole for every command.
 type model struct {
-	books map[string]*book
-	rows  map[string]*modelRow // holders and accounts
+	books  map[string]*book
+	rows   map[string]*modelRow // holders and accounts
+	stored map[string]*Row      // as the changes so far said
 }
 
 type book struct {
@@ -24,10 +25,13 @@ type modelHold struct{ amounts, used map[string]int64 }
 
 type modelRow struct{ ended, closed bool }
 
-func newModel() *model { return &model{map[string]*book{}, map[string]*modelRow{}} }
+func newModel() *model {
+	return &model{map[string]*book{}, map[string]*modelRow{}, map[string]*Row{}}
+}
 
 func (m *model) copy() *model {
 	c := newModel()
+	c.stored = m.stored
 	for k, r := range m.rows {
 		row := *r
 		c.rows[k] = &row
@@ -60,6 +64,45 @@ func (b *book) free(resource string) int64 {
 		promised += max(h.amounts[resource], h.used[resource])
 	}
 	return b.facts[resource] - b.keepBack[resource] - max(0, b.allocated[resource]-used) - promised
+}
+
+// stores follows what was written.
+func (m *model) stores(changes []Change) {
+	for _, c := range changes {
+		m.stored[c.Key()] = c.After
+	}
+}
+
+// guards says whether all hold at the time.
+func (m *model) guards(guards []Guard, now Millis) bool {
+	for _, g := range guards {
+		if !m.guard(&g, now) {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *model) guard(g *Guard, now Millis) bool {
+	row := m.stored[g.Key]
+	absent := g.Part == PartRow && g.Revision == 0
+	if row == nil || absent {
+		return row == nil && absent
+	}
+	switch g.Part {
+	case PartLease:
+		l := row.Ledger
+		return l != nil && l.ExpiresAt != 0 && l.Fence == g.Revision && l.ExpiresAt == g.ExpiresAt && l.ExpiresAt <= now
+	case PartBody:
+		return row.BodyRev == g.Revision
+	case PartSpec:
+		return row.SpecRev == g.Revision
+	case PartFacts:
+		return row.FactsRev == g.Revision
+	case PartLedger:
+		return row.LedgerRev == g.Revision
+	}
+	return max(row.BodyRev, row.FactsRev, row.LedgerRev) == g.Revision
 }
 
 // txn says what a Txn whose guards hold does to the book: the next book, or nil where it must

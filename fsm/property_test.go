@@ -87,14 +87,17 @@ func follow(t *rapid.T, m *model, e *Entry, before *State, out Outcome, done map
 		if txn.ID != (RequestID{}) && (result.Refusal == nil || result.Refusal.Key != "id.seen") {
 			done[txn.ID] = result
 		}
-		next := m.txn(txn)
+		var next *model
+		if m.guards(txn.Guards, out.State.Time()) {
+			next = m.txn(txn)
+		}
 		switch {
 		case result.Refusal == nil && next == nil:
 			t.Fatalf("done, and the model refuses: %+v", txn)
 		case result.Refusal == nil:
 			seen.count(m, next)
 			m = next
-		case next != nil && len(txn.Guards) == 0 && result.Refusal.Key != "id.seen":
+		case next != nil && result.Refusal.Key != "id.seen":
 			t.Fatalf("refused, and the model agrees to %+v: %s", txn, result.Refusal)
 		}
 		if result.Refusal != nil {
@@ -103,8 +106,10 @@ func follow(t *rapid.T, m *model, e *Entry, before *State, out Outcome, done map
 				t.Fatalf("refused at revision %d, was %d", result.Revision, at)
 			}
 		}
+		m.stores(out.Changes[at-before.Revision() : result.Revision-before.Revision()])
 		at = result.Revision
 	}
+	m.stores(out.Changes[at-before.Revision():])
 	for i := range e.Reports {
 		if refusal := out.Results[i].Refusal; refusal != nil {
 			seen.refused[refusal.Kind].Add(1)

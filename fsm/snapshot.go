@@ -80,6 +80,9 @@ func parseHeader(b []byte) (h snapshotHeader, err error) {
 			d.unknown()
 		}
 	}
+	if d.err == nil && h.hash == (Hash{}) {
+		d.fail(ErrCorrupt, "no hash")
+	}
 	return h, d.err
 }
 

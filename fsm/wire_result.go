@@ -83,6 +83,7 @@ func appendRemembered(b []byte, r *remembered) []byte {
 
 func parseRemembered(b []byte) (r remembered, err error) {
 	d := decoder{rest: b}
+	told := false
 	for d.next(0) {
 		switch d.num {
 		case 1:
@@ -91,11 +92,14 @@ func parseRemembered(b []byte) (r remembered, err error) {
 			r.id.Random = d.uint()
 		case 3:
 			if result := one(&d, parseResult); result != nil {
-				r.result = *result
+				r.result, told = *result, true
 			}
 		default:
 			d.unknown()
 		}
+	}
+	if d.err == nil && !told {
+		d.fail(ErrCorrupt, "an id without its result")
 	}
 	return r, d.err
 }

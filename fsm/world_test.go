@@ -177,6 +177,7 @@ func (w *world) command(d *dice) Txn {
 		expired.Phase, expired.Ended, expired.EndedAt = 3, true, w.now
 		guard := GuardLease(row)
 		guard.ExpiresAt -= Millis(d.n(4) / 3)
+		guard.Revision -= Revision(d.n(4) / 3)
 		return Txn{Guards: []Guard{guard}, Writes: []Write{{Key: holder, Ledger: &expired}}}
 	default:
 		return w.odd(d, holder, account)

@@ -23,7 +23,7 @@ import (
 //	identity.json   whose directory this is
 //	lock            held with flock while a process uses it
 //	raft.db         Raft's log and stable store (bbolt)
-//	snapshots/      <term>-<index>-<time>/{meta.json,state.bin}
+//	snapshots/      <term>-<index>-<time>/{meta.json,state.bin,meta.crc}
 const (
 	logFile     = "raft.db"
 	snapshotDir = "snapshots" // as raft.FileSnapshotStore names it
@@ -47,8 +47,8 @@ type DiskOptions struct {
 type Disk struct {
 	dir   string
 	lock  *os.File
-	bolt  *raftboltdb.BoltStore
-	snaps *raft.FileSnapshotStore
+	raft  *raftStore     // nil until open
+	snaps *snapshotStore // nil until open
 
 	state      *fsm.State
 	stateIndex uint64
@@ -98,10 +98,12 @@ func OpenDisk(o DiskOptions) (disk *Disk, err error) {
 	if err = removeUnfinishedSnapshots(filepath.Join(o.Dir, snapshotDir)); err != nil {
 		return nil, err
 	}
-	if d.snaps, err = raft.NewFileSnapshotStoreWithLogger(o.Dir, o.RetainSnapshots, o.Logger); err != nil {
+	snaps, err := raft.NewFileSnapshotStoreWithLogger(o.Dir, o.RetainSnapshots, o.Logger)
+	if err != nil {
 		return nil, fmt.Errorf("open snapshots: %w", err)
 	}
-	d.bolt, err = raftboltdb.New(raftboltdb.Options{
+	d.snaps = &snapshotStore{snaps, filepath.Join(o.Dir, snapshotDir)}
+	bolt, err := raftboltdb.New(raftboltdb.Options{
 		Path: filepath.Join(o.Dir, logFile),
 		BoltOptions: &bbolt.Options{
 			Timeout:        boltLockWait,
@@ -112,14 +114,15 @@ func OpenDisk(o DiskOptions) (disk *Disk, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", filepath.Join(o.Dir, logFile), err)
 	}
+	d.raft = &raftStore{bolt}
 	return d, syncDir(o.Dir)
 }
 
 // Logs is Raft's log store.
-func (d *Disk) Logs() raft.LogStore { return d.bolt }
+func (d *Disk) Logs() raft.LogStore { return d.raft }
 
 // Stable is Raft's store of term and vote.
-func (d *Disk) Stable() raft.StableStore { return d.bolt }
+func (d *Disk) Stable() raft.StableStore { return d.raft }
 
 // Snapshots is Raft's snapshot store.
 func (d *Disk) Snapshots() raft.SnapshotStore { return d.snaps }
@@ -135,13 +138,13 @@ func (d *Disk) Identity() Identity {
 	return d.identity
 }
 
-// SetCluster records durably to which exchange the directory belongs. The caller makes sure that an
-// exchange it gives up holds nothing yet.
-func (d *Disk) SetCluster(clusterID, founder, gaveUp string) error {
+// SetCluster records durably to which exchange the directory belongs, or which it means to join. The
+// caller makes sure that an exchange it gives up holds nothing yet.
+func (d *Disk) SetCluster(clusterID, founder, gaveUp string, joining bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	id := d.identity
-	id.ClusterID, id.Founder, id.GaveUp = clusterID, founder, gaveUp
+	id.ClusterID, id.Founder, id.GaveUp, id.Joining = clusterID, founder, gaveUp, joining
 	if id == d.identity {
 		return nil
 	}
@@ -154,7 +157,7 @@ func (d *Disk) SetCluster(clusterID, founder, gaveUp string) error {
 
 // HasRaftState says whether the node has ever been part of an exchange: a log, a vote or a snapshot.
 func (d *Disk) HasRaftState() (bool, error) {
-	return raft.HasExistingState(d.bolt, d.bolt, d.snaps)
+	return raft.HasExistingState(d.raft, d.raft, d.snaps)
 }
 
 // LogBytes is the size of the log file. It never shrinks: bbolt reuses its free pages.
@@ -178,9 +181,9 @@ func (d *Disk) SnapshotBytes() int64 {
 // Close ends the use of the directory; Raft must be down.
 func (d *Disk) Close() error {
 	var err error
-	if d.bolt != nil {
-		err = d.bolt.Close()
-		d.bolt = nil
+	if d.raft != nil {
+		err = d.raft.Close()
+		d.raft = nil
 	}
 	if d.lock != nil {
 		err = errors.Join(err, d.lock.Close())

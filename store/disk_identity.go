@@ -29,6 +29,8 @@ type Identity struct {
 	// GaveUp is the exchange that this node meant to found but gave up, before it held
 	// anything, in favour of ClusterID.
 	GaveUp string `json:"gaveUp,omitempty"`
+	// Joining says that the exchange exists and that its leader has not let this directory in yet.
+	Joining bool `json:"joining,omitempty"`
 }
 
 // ErrIdentity says that the data directory belongs to another node or another exchange.

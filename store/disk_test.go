@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/bourse-dev/bourse/fsm"
@@ -36,7 +38,7 @@ func filledDisk(t *testing.T) string {
 	require.NoError(t, err)
 	require.NoError(t, fsm.WriteSnapshot(sink, outcome.State))
 	require.NoError(t, sink.Close())
-	require.NoError(t, d.SetCluster("c1", "n1", ""))
+	require.NoError(t, d.SetCluster("c1", "n1", "", false))
 	require.NoError(t, d.Close())
 	return dir
 }
@@ -78,7 +80,7 @@ func TestADirectoryComesBackAsItWas(t *testing.T) {
 	require.Positive(t, d.LogBytes())
 	require.Positive(t, d.SnapshotBytes())
 	id := d.Identity()
-	require.NoError(t, d.SetCluster("c1", "n1", ""))
+	require.NoError(t, d.SetCluster("c1", "n1", "", false))
 	require.NoError(t, d.Close())
 
 	d, err = OpenDisk(diskOptions(dir))
@@ -124,10 +126,30 @@ func TestADamagedDirectoryIsRefusedNamesTheFileAndChangesNothing(t *testing.T) {
 			}
 			return b
 		}), "n1", ErrCorrupt},
+		"a flipped bit in a log entry before the snapshot": {func(t *testing.T, dir string) string {
+			path := find(t, dir, "raft.db")
+			log, err := raftboltdb.NewBoltStore(path)
+			require.NoError(t, err)
+			var entry raft.Log
+			require.NoError(t, log.GetLog(3, &entry))
+			entry.Data[len(entry.Data)/2] ^= 1
+			require.NoError(t, log.StoreLog(&entry))
+			require.NoError(t, log.Close())
+			return path
+		}, "n1", ErrCorrupt},
 		"a log cut short":           {rewrite("raft.db", func(b []byte) []byte { return b[:len(b)/2] }), "n1", ErrCorrupt},
 		"a log of noise":            {rewrite("raft.db", func(b []byte) []byte { clear(b); return b }), "n1", ErrCorrupt},
 		"a flipped bit in snapshot": {rewrite("snapshots/*/state.bin", func(b []byte) []byte { b[len(b)/2] ^= 1; return b }), "n1", ErrCorrupt},
 		"a snapshot cut short":      {rewrite("snapshots/*/state.bin", func(b []byte) []byte { return b[:len(b)-1] }), "n1", ErrCorrupt},
+		"members of a snapshot changed": {rewrite("snapshots/*/meta.json", func(b []byte) []byte {
+			return bytes.Replace(b, []byte(`"n1"`), []byte(`"n3"`), 1)
+		}), "n1", ErrCorrupt},
+		"index of a snapshot changed": {func(t *testing.T, dir string) string { // by a version that wrote no checksum of it
+			require.NoError(t, os.Remove(find(t, dir, "snapshots/*/meta.crc")))
+			return rewrite("snapshots/*/meta.json", func(b []byte) []byte {
+				return bytes.Replace(b, []byte(`"Index":5`), []byte(`"Index":4`), 1)
+			})(t, dir)
+		}, "n1", ErrCorrupt},
 		"snapshot metadata garbled": {rewrite("snapshots/*/meta.json", func(b []byte) []byte { return b[1:] }), "n1", ErrCorrupt},
 		"an identity garbled":       {rewrite("identity.json", func(b []byte) []byte { return b[1:] }), "n1", ErrCorrupt},
 		"a log emptied":             {rewrite("raft.db", func([]byte) []byte { return nil }), "n1", ErrCorrupt},

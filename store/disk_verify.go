@@ -2,10 +2,12 @@ package store
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc64"
+	"hash/fnv"
 	"io"
 	"io/fs"
 	"os"
@@ -50,12 +52,9 @@ func verifySnapshots(dir string) (*fsm.State, uint64, error) {
 		if err != nil {
 			return nil, 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
-		meta := &snapshotMeta{}
-		if err := json.Unmarshal(data, meta); err != nil {
+		meta, err := parseSnapshotMeta(filepath.Join(dir, e.Name()), data)
+		if err != nil {
 			return nil, 0, fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
-		}
-		if meta.ID != e.Name() {
-			return nil, 0, fmt.Errorf("%w: %s names snapshot %q", ErrCorrupt, path, meta.ID)
 		}
 		if newest == nil || newer(meta, newest) {
 			newest = meta
@@ -70,6 +69,24 @@ func verifySnapshots(dir string) (*fsm.State, uint64, error) {
 		return nil, 0, fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
 	}
 	return state, newest.Index, nil
+}
+
+func parseSnapshotMeta(dir string, data []byte) (*snapshotMeta, error) {
+	sum, err := os.ReadFile(filepath.Join(dir, snapshotSumFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if err == nil && string(sum) != metaSum(data) {
+		return nil, fmt.Errorf("checksum is %s, %s says %q", metaSum(data), snapshotSumFile, sum)
+	}
+	meta := &snapshotMeta{}
+	if err := json.Unmarshal(data, meta); err != nil {
+		return nil, err
+	}
+	if name := filepath.Base(dir); meta.ID != name || !strings.HasPrefix(name, fmt.Sprintf("%d-%d-", meta.Term, meta.Index)) {
+		return nil, fmt.Errorf("names snapshot %q of term %d and index %d", meta.ID, meta.Term, meta.Index)
+	}
+	return meta, nil
 }
 
 // newer orders as raft does.
@@ -102,9 +119,10 @@ func readSnapshotFile(path string, wantCRC []byte) (state *fsm.State, err error)
 	return fsm.ReadSnapshot(f)
 }
 
-// verifyLog proves, without writing, that the log file's pages hang together, and that the entries
-// beyond the snapshot at index after are whole and continue it without a gap. (Before it there may be
-// one: after the install of a snapshot raft appends behind whatever old entries are left.)
+// verifyLog proves, without writing, that the log file's pages hang together, that all entries are
+// whole (older ones, too: a leader sends them to nodes that were away), and that those beyond the
+// snapshot at index after continue it without a gap. (Before it there may be one: after the install
+// of a snapshot raft appends behind whatever old entries are left.)
 func verifyLog(path string, after uint64) (err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,6 +141,9 @@ func verifyLog(path string, after uint64) (err error) {
 			err = fmt.Errorf("%w: %s: %v", ErrCorrupt, path, p)
 		}
 	}()
+	if err := verifyHeads(path); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
+	}
 	if err := verifyPages(path); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
 	}
@@ -149,6 +170,33 @@ func readOnlyBolt() *bbolt.Options {
 	return &bbolt.Options{ReadOnly: true, Timeout: boltLockWait, FreelistType: bbolt.FreelistMapType}
 }
 
+// verifyHeads proves both head pages. bbolt writes them in turn and makes do with the older one where the
+// newer is damaged: it would take back the last entry, or the last vote. (Either fits into one disk
+// sector, so no crash tears it.)
+func verifyHeads(path string) (err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	// Behind the head of a page: magic, version, page size, ..., and the FNV-1a of all that.
+	const sizeAt, sumAt = 8, 56
+	var head [sumAt + 8]byte
+	pageSize := int64(0)
+	for page := range int64(2) {
+		if _, err := f.ReadAt(head[:], page*pageSize+pageHead); err != nil {
+			return fmt.Errorf("head page %d: %w", page, err)
+		}
+		sum := fnv.New64a()
+		_, _ = sum.Write(head[:sumAt])
+		if sum.Sum64() != binary.NativeEndian.Uint64(head[sumAt:]) {
+			return fmt.Errorf("head page %d does not match its checksum", page)
+		}
+		pageSize = int64(binary.NativeEndian.Uint32(head[sizeAt:]))
+	}
+	return nil
+}
+
 func verifyPages(path string) (err error) {
 	db, err := bbolt.Open(path, 0o600, readOnlyBolt())
 	if err != nil {
@@ -163,27 +211,69 @@ func verifyPages(path string) (err error) {
 		if info.Size() < tx.Size() {
 			return fmt.Errorf("cut short: %d of %d bytes", info.Size(), tx.Size())
 		}
-		// Not by tx.Check: that walks on goroutines of its own, where a fault can't be caught.
-		return tx.ForEach(func(name []byte, bucket *bbolt.Bucket) error {
-			var before []byte
-			return bucket.ForEach(func(key, _ []byte) error {
-				// A page that is reached twice, or in the wrong place, breaks the order.
-				if before != nil && bytes.Compare(before, key) >= 0 {
-					return fmt.Errorf("bucket %q: key %x comes after %x", name, key, before)
-				}
-				before = key
-				return nil
-			})
+		for _, name := range [][]byte{logBucket, stableBucket} {
+			bucket := tx.Bucket(name)
+			if bucket == nil {
+				return fmt.Errorf("bucket %q is missing", name)
+			}
+			if err := verifyBucket(bucket); err != nil {
+				return fmt.Errorf("bucket %q: %w", name, err)
+			}
+		}
+		return tx.Bucket(stableBucket).ForEach(func(key, _ []byte) error {
+			if !bytes.Equal(key, keyTerm) && !bytes.Equal(key, keyVoteTerm) && !bytes.Equal(key, keyVote) {
+				return fmt.Errorf("bucket %q: unknown key %q", stableBucket, key)
+			}
+			return nil
 		})
 	})
 }
 
-func verifyEntries(path string, after uint64) (err error) {
-	log, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: readOnlyBolt()})
+// Sizes of bbolt's pages: of a page's head, of what it says of each element, and of the keys of our log.
+const (
+	pageHead    = 16
+	elementHead = 16
+	indexSize   = 8
+)
+
+// verifyBucket proves that the keys are in order and all there. (Not by tx.Check: that walks on goroutines
+// of its own, where a fault can't be caught, and would miss a page that says it has fewer elements.)
+func verifyBucket(bucket *bbolt.Bucket) error {
+	var before []byte
+	var inUse int
+	err := bucket.ForEach(func(key, value []byte) error {
+		// A page that is reached twice, or in the wrong place, breaks the order.
+		if before != nil && bytes.Compare(before, key) >= 0 {
+			return fmt.Errorf("key %x comes after %x", key, before)
+		}
+		before = key
+		inUse += elementHead + len(key) + len(value)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, log.Close()) }()
+	// bbolt packs pages tightly, and reckons what is in use by where the last element lies.
+	s := bucket.Stats()
+	if inUse += (s.LeafPageN + s.InlineBucketN) * pageHead; inUse != s.LeafInuse+s.InlineBucketInuse {
+		return fmt.Errorf("elements are missing: %d bytes are reached, %d in use", inUse, s.LeafInuse+s.InlineBucketInuse)
+	}
+	if branches := s.BranchPageN*pageHead + max(0, s.LeafPageN+s.BranchPageN-1)*(elementHead+indexSize); s.BranchPageN > 0 && branches != s.BranchInuse {
+		return fmt.Errorf("pages are missing: %d bytes are reached, %d in use", branches, s.BranchInuse)
+	}
+	return nil
+}
+
+func verifyEntries(path string, after uint64) (err error) {
+	bolt, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: readOnlyBolt()})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bolt.Close()) }()
+	log := raftStore{bolt}
+	if err := log.verifyStable(); err != nil {
+		return err
+	}
 	first, err := log.FirstIndex()
 	if err != nil {
 		return err
@@ -199,12 +289,13 @@ func verifyEntries(path string, after uint64) (err error) {
 		return fmt.Errorf("begins at index %d, the newest snapshot ends at %d", first, after)
 	}
 	var entry raft.Log
-	for i := after + 1; i <= last; i++ {
-		if err := log.GetLog(i, &entry); err != nil {
-			return fmt.Errorf("entry %d: %w", i, err)
+	for i := first; i <= last; i++ {
+		err := log.GetLog(i, &entry)
+		if i <= after && errors.Is(err, raft.ErrLogNotFound) {
+			continue
 		}
-		if entry.Index != i {
-			return fmt.Errorf("entry %d says index %d", i, entry.Index)
+		if err != nil {
+			return fmt.Errorf("entry %d: %w", i, err)
 		}
 		if entry.Type == raft.LogCommand {
 			if _, err := fsm.DecodeEntry(entry.Data); err != nil && !errors.Is(err, fsm.ErrIgnorable) {

@@ -249,6 +249,8 @@ func revisionFrom(resourceVersion string) fsm.Revision {
 
 func expectExpired(t *testing.T, w watch.Interface) {
 	t.Helper()
+	stuck := time.AfterFunc(30*time.Second, w.Stop) // ends the loop
+	defer stuck.Stop()
 	for e := range w.ResultChan() {
 		if e.Type != watch.Error {
 			continue

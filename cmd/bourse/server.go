@@ -68,6 +68,7 @@ func runServer(ctx context.Context, s *serverSettings, logger hclog.Logger) (err
 
 	config := s.cluster
 	config.Logger = logger
+	config.Clock = newClock()
 	config.Fatal = func(code int, err error) { cancel(exitError{err, code}) }
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -56,6 +56,7 @@ func newServerSettings(flags *pflag.FlagSet) *serverSettings {
 	flags.DurationVar(&c.CommitTimeout, "raft-commit", c.CommitTimeout, "how long followers may wait to hear of a commit")
 	flags.Uint64Var(&c.SnapshotThreshold, "snapshot-threshold", c.SnapshotThreshold, "log entries between two snapshots")
 	flags.DurationVar(&c.SnapshotInterval, "snapshot-interval", c.SnapshotInterval, "how often it is looked whether a snapshot is due")
+	flags.Uint64Var(&c.TrailingLogs, "snapshot-trailing", c.TrailingLogs, "log entries kept behind a snapshot, for nodes that were away; one that lacks more is sent the snapshot")
 	s.logs.flags(flags)
 	return s
 }

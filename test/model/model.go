@@ -88,6 +88,28 @@ func (b *Book) Grant(rev uint64, h Hold) error {
 	return nil
 }
 
+// Resize changes how much a hold takes. What it takes more must fit; less is always fine.
+func (b *Book) Resize(rev uint64, holder string, amounts Amounts) error {
+	if err := b.at(rev); err != nil {
+		return err
+	}
+	h, ok := b.holds[holder]
+	if !ok {
+		return violation(rev, "%s is resized and holds nothing", holder)
+	}
+	account, held := b.accounts[h.Cluster], b.Held(h.Cluster)
+	for _, resource := range slices.Sorted(maps.Keys(amounts)) {
+		more := amounts[resource] - h.Amounts[resource]
+		free := account.allocatable[resource] - account.allocated[resource] - account.keepBack[resource] - held[resource]
+		if amounts[resource] < 0 || more > 0 && (account.closed || more > free) {
+			return violation(rev, "%s grows by %d %s of %s, where %d are free", holder, more, resource, h.Cluster, free)
+		}
+	}
+	h.Amounts = maps.Clone(amounts)
+	b.holds[holder] = h
+	return nil
+}
+
 // Extend changes when a hold expires; 0: never.
 func (b *Book) Extend(rev uint64, holder string, expiresAt int64) error {
 	if err := b.at(rev); err != nil {

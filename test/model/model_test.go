@@ -33,10 +33,22 @@ func TestBook(t *testing.T) {
 		"a second end":                      {granted, func(b *Book) error { return errors.Join(b.End(3, "a"), b.End(4, "a")) }, true},
 		"a grant of what was given back":    {granted, func(b *Book) error { return errors.Join(b.End(3, "a"), b.Grant(4, hold("b", 7, 4))) }, false},
 		"an old fence of the holder":        {granted, func(b *Book) error { return errors.Join(b.End(3, "a"), b.Grant(4, hold("a", 1, 2))) }, true},
-		"an extension":                      {granted, func(b *Book) error { return b.Extend(3, "a", 100) }, false},
-		"an extension of nothing":           {granted, func(b *Book) error { return b.Extend(3, "b", 100) }, true},
-		"two events of one revision":        {granted, func(b *Book) error { return b.End(2, "a") }, false},
-		"a revision that goes back":         {granted, func(b *Book) error { return b.End(1, "a") }, true},
+		"growth into all that is free":      {granted, func(b *Book) error { return b.Resize(3, "a", cpu(7)) }, false},
+		"growth beyond it":                  {granted, func(b *Book) error { return b.Resize(3, "a", cpu(8)) }, true},
+		"growth of another's hold":          {granted, func(b *Book) error { return b.Resize(3, "b", cpu(1)) }, true},
+		"giving back on a closed cluster": {granted, func(b *Book) error {
+			return errors.Join(b.Advertise(3, "paris", cpu(10), nil, nil, true), b.Resize(4, "a", cpu(1)))
+		}, false},
+		"growth on a closed cluster": {granted, func(b *Book) error {
+			return errors.Join(b.Advertise(3, "paris", cpu(10), nil, nil, true), b.Resize(4, "a", cpu(6)))
+		}, true},
+		"a grant of what was made smaller": {granted, func(b *Book) error {
+			return errors.Join(b.Resize(3, "a", cpu(1)), b.Grant(4, hold("b", 6, 4)))
+		}, false},
+		"an extension":               {granted, func(b *Book) error { return b.Extend(3, "a", 100) }, false},
+		"an extension of nothing":    {granted, func(b *Book) error { return b.Extend(3, "b", 100) }, true},
+		"two events of one revision": {granted, func(b *Book) error { return b.End(2, "a") }, false},
+		"a revision that goes back":  {granted, func(b *Book) error { return b.End(1, "a") }, true},
 		"a closed cluster": {granted, func(b *Book) error {
 			return errors.Join(b.Advertise(3, "paris", cpu(10), nil, nil, true), b.Grant(4, hold("b", 1, 4)))
 		}, true},

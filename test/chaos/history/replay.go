@@ -1,0 +1,121 @@
+package history
+
+import (
+	"fmt"
+
+	"github.com/bourse-dev/bourse/test/model"
+)
+
+// replay follows the changes in the order of their revisions in the model's book.
+type replay struct {
+	book *model.Book
+	done [kinds]int // events of each kind that have been followed
+	rows map[name]Row
+}
+
+func newReplay() *replay { return &replay{book: model.New(), rows: map[name]Row{}} }
+
+func (r *replay) follow(row Row, counts *Counts) error {
+	of := name{row.Kind, row.Key}
+	before, existed := r.rows[of]
+	if row.Gone {
+		if !existed {
+			return fmt.Errorf("it is deleted and was not there")
+		}
+		delete(r.rows, of)
+	} else {
+		r.rows[of] = row
+	}
+	if row.Kind == Advertisements {
+		return r.advertisement(row)
+	}
+	body := row.Body.(Reservation)
+	if existed {
+		return r.changed(row, before.Body.(Reservation), body, counts)
+	}
+	switch body.Phase {
+	case Pending, Failed:
+		return nil
+	case Reserved:
+		return r.grant(row, body, counts)
+	default:
+		return fmt.Errorf("a new reservation is %s", body.Phase)
+	}
+}
+
+func (r *replay) advertisement(row Row) error {
+	a := row.Body.(Advertisement)
+	// The reservation's row comes first in what changes both.
+	if held := r.book.Held(a.Cluster); held["cpu"] != a.Reserved.CPUMilli || held["memory"] != a.Reserved.MemoryBytes {
+		return fmt.Errorf("its reservations sum up to %v", held)
+	}
+	return r.book.Advertise(row.Rev, a.Cluster, a.Allocatable.model(), a.Allocated.model(), a.KeepBack.model(), a.Closed || row.Gone)
+}
+
+func (r *replay) changed(row Row, old, body Reservation, counts *Counts) error {
+	if row.Gone {
+		if old.Phase == Reserved {
+			counts.Ends++
+			return r.book.End(row.Rev, row.Key)
+		}
+		return nil
+	}
+	switch {
+	case old.UID != body.UID:
+		return fmt.Errorf("the uid was %s", old.UID)
+	case old.Generation > body.Generation:
+		return fmt.Errorf("the generation goes back from %d", old.Generation)
+	case old.Phase == Pending && body.Phase == Reserved:
+		return r.grant(row, body, counts)
+	case old.Phase == Pending && (body.Phase == Pending || body.Phase == Failed):
+		return nil
+	case old.Phase == Reserved && body.Phase == Reserved:
+		return r.extended(row, old, body, counts)
+	case old.Phase == Reserved && body.Phase == Released:
+		return r.released(row, old, body, counts)
+	case old.Phase == body.Phase:
+		return nil
+	}
+	return fmt.Errorf("the phase was %s", old.Phase)
+}
+
+func (r *replay) grant(row Row, body Reservation, counts *Counts) error {
+	counts.Grants++
+	if body.Fence != row.Rev {
+		return fmt.Errorf("granted at revision %d with fence %d", row.Rev, body.Fence)
+	}
+	if err := spans(body); err != nil {
+		return err
+	}
+	return r.book.Grant(row.Rev, model.Hold{
+		Holder: row.Key, Cluster: body.Target, Amounts: body.Asked.model(), Fence: body.Fence, ExpiresAt: body.ExpiresAt,
+	})
+}
+
+func (r *replay) extended(row Row, old, body Reservation, counts *Counts) error {
+	switch {
+	case old.Target != body.Target || old.Fence != body.Fence || old.ReservedAt != body.ReservedAt || old.Asked != body.Asked:
+		return fmt.Errorf("what was granted has changed from %+v", old)
+	case old.ExpiresAt == body.ExpiresAt:
+		return nil
+	case body.ExpiresAt != 0 && (old.ExpiresAt == 0 || body.ExpiresAt < old.ExpiresAt):
+		return fmt.Errorf("it expires earlier, not at %d", old.ExpiresAt)
+	}
+	counts.Extensions++
+	if err := spans(body); err != nil {
+		return err
+	}
+	return r.book.Extend(row.Rev, row.Key, body.ExpiresAt)
+}
+
+func (r *replay) released(row Row, old, body Reservation, counts *Counts) error {
+	counts.Ends++
+	if body.Reason == "Expired" {
+		counts.Expiries++
+		// Ends are told in seconds, rounded down.
+		if old.ExpiresAt == 0 || old.ExpiresAt >= (body.EndedAt+1)*1_000_000 {
+			return fmt.Errorf("it ended before it expired, at %d", old.ExpiresAt)
+		}
+	}
+	return r.book.End(row.Rev, row.Key)
+}
