@@ -120,10 +120,9 @@ func (l *Leadership) Submit(intent *Intent) error {
 	return l.rooms[i].queue.add(intent)
 }
 
-// ReadIndex returns a revision that contains whatever was acknowledged before the call. The gate must
-// be open: the state then contains all of earlier terms.
+// ReadIndex returns a revision that contains whatever was acknowledged, or shown by any node, before the
+// call. The gate must be open: the state then contains all of earlier terms.
 func (l *Leadership) ReadIndex() (fsm.Revision, error) {
-	revision := l.cfg.Feed.State().Revision() // before the proof: what was acknowledged is applied by now
 	if planted.Bug != planted.StaleLinearizableRead {
 		if err := l.cfg.Log.Verify(); err != nil {
 			return 0, fmt.Errorf("%w (%w)", ErrNotLeader, err)
@@ -133,7 +132,7 @@ func (l *Leadership) ReadIndex() (fsm.Revision, error) {
 	if now := l.cfg.Log.Term(); now != l.number {
 		return 0, fmt.Errorf("%w (the gate is of term %d, this is %d)", ErrNotLeader, l.number, now)
 	}
-	return revision, nil
+	return l.cfg.Feed.State().Revision(), nil
 }
 
 // StateChanged tells every room; called after each applied entry, must not block.

@@ -55,6 +55,8 @@ const (
 const (
 	// helloTimeout bounds the opening of a connection on either side.
 	helloTimeout = 3 * time.Second
+	// applyTimeout bounds how long a read waits until what is committed is applied on the leader.
+	applyTimeout = 5 * time.Second
 	// enqueueTimeout bounds the wait for a place in Raft's queue.
 	enqueueTimeout = 5 * time.Second
 	// membershipTimeout bounds one change of the Raft configuration.

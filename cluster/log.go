@@ -20,7 +20,8 @@ type Log interface {
 	Propose(entries [][]byte) []Proposed
 	// Barrier returns once everything of earlier terms is applied here.
 	Barrier(timeout time.Duration) error
-	// Verify proves that this node leads, as of the call.
+	// Verify proves that this node leads, as of the call, and returns once all that was committed
+	// before it is applied here: others may have applied it already, and shown it.
 	Verify() error
 	// Term is the number of the present term as far as this node knows.
 	Term() uint64
@@ -41,7 +42,10 @@ type Proposed struct {
 }
 
 // raftLog is Log on Raft.
-type raftLog struct{ raft *raft.Raft }
+type raftLog struct {
+	raft    *raft.Raft
+	machine *machine
+}
 
 func (l raftLog) Propose(entries [][]byte) []Proposed {
 	outcomes := make([]Proposed, 0, len(entries))
@@ -101,7 +105,14 @@ func (l raftLog) Barrier(timeout time.Duration) error {
 	}
 }
 
-func (l raftLog) Verify() error         { return l.raft.VerifyLeader().Error() }
+func (l raftLog) Verify() error {
+	committed := l.raft.CommitIndex()
+	if err := l.raft.VerifyLeader().Error(); err != nil {
+		return err
+	}
+	return l.machine.reach(committed, applyTimeout)
+}
+
 func (l raftLog) Term() uint64          { return l.raft.CurrentTerm() }
 func (l raftLog) HandOver() error       { return l.raft.LeadershipTransfer().Error() }
 func (l raftLog) Leading() bool         { return l.raft.State() == raft.Leader }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -24,6 +25,10 @@ type machine struct {
 	logger  hclog.Logger
 
 	broken atomic.Bool
+
+	mu    sync.Mutex
+	index uint64        // of the newest entry that Raft has handed over and is applied
+	moved chan struct{} // closed when index moves; nil: nobody waits
 }
 
 var errBroken = errors.New("the state machine has stopped")
@@ -41,8 +46,50 @@ func (m *machine) Apply(log *raft.Log) any {
 	}
 	state := m.db.State()
 	m.hashes.add(log.Index, state.Revision(), state.Hash())
+	m.reached(log.Index)
 	m.applied()
 	return results
+}
+
+// StoreConfiguration implements raft.ConfigurationStore: with it, all entries of a term but its
+// first two (nothing, and the barrier) are handed over, so reach need not know what the others are.
+func (m *machine) StoreConfiguration(index uint64, _ raft.Configuration) { m.reached(index) }
+
+func (m *machine) reached(index uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.index = index
+	if m.moved != nil {
+		close(m.moved)
+		m.moved = nil
+	}
+}
+
+// reach returns once the entry at index is applied. (Raft's own AppliedIndex is of what was queued.)
+func (m *machine) reach(index uint64, within time.Duration) error {
+	var timeout <-chan time.Time
+	for {
+		m.mu.Lock()
+		if m.index >= index {
+			m.mu.Unlock()
+			return nil
+		}
+		if m.moved == nil {
+			m.moved = make(chan struct{})
+		}
+		moved := m.moved
+		m.mu.Unlock()
+		if timeout == nil {
+			timer := time.NewTimer(within)
+			defer timer.Stop()
+			timeout = timer.C
+		}
+		select {
+		case <-moved:
+		case <-timeout:
+			return fmt.Errorf("log entry %d not applied within %v", index, within)
+		}
+	}
 }
 
 // exitCodeOf an error of fsm.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,6 +46,7 @@ type memoryDisk struct {
 type memoryNode struct {
 	*Node
 	port *memoryPort
+	slow *slowMachine
 }
 
 func startMemoryGroup(t *testing.T, size int, rng *rand.Rand) *memoryGroup {
@@ -90,9 +92,10 @@ func (g *memoryGroup) start(id string) {
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	port := g.network.attach(id)
 	n.machine = &machine{db: n.db, hashes: &n.hashes, applied: n.stateChanged, fatal: n.fatal, logger: n.logger}
-	r, err := raft.NewRaft(cfg.raftConfig(), &slowMachine{n.machine, rand.New(rand.NewPCG(uint64(len(id)), uint64(g.opens)))}, disk.log, disk.log, disk.snapshots, port)
+	slow := &slowMachine{machine: n.machine, rng: rand.New(rand.NewPCG(uint64(len(id)), uint64(g.opens)))}
+	r, err := raft.NewRaft(cfg.raftConfig(), slow, disk.log, disk.log, disk.snapshots, port)
 	require.NoError(g.t, err)
-	n.raft, n.log = r, raftLog{r}
+	n.raft, n.log = r, raftLog{r, n.machine}
 	n.reads = &readIndex{prove: n.proveReadIndex, kick: make(chan struct{}, 1)}
 
 	d := &dialer{who: stranger{id, "of " + id, "x"}, open: port.open}
@@ -106,7 +109,7 @@ func (g *memoryGroup) start(id string) {
 	g.lead(n)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.nodes[id] = &memoryNode{n, port}
+	g.nodes[id] = &memoryNode{n, port, slow}
 }
 
 // lead is Node.start's part of leading.
@@ -163,10 +166,12 @@ func (g *memoryGroup) stop(id string) {
 // slowMachine takes its time now and then, so that a node may know what it has yet to apply.
 type slowMachine struct {
 	*machine
-	rng *rand.Rand
+	rng     *rand.Rand
+	stalled atomic.Int64 // the next entry takes so long
 }
 
 func (m *slowMachine) Apply(log *raft.Log) any {
+	time.Sleep(time.Duration(m.stalled.Swap(0)))
 	if m.rng.IntN(2) == 0 {
 		time.Sleep(time.Duration(m.rng.IntN(4000)) * time.Microsecond)
 	}

@@ -169,7 +169,7 @@ func (n *Node) startRaft() error {
 	if err != nil {
 		return fmt.Errorf("start Raft: %w", err)
 	}
-	n.raft, n.log = r, raftLog{r}
+	n.raft, n.log = r, raftLog{r, n.machine}
 	n.running.Store(r)
 	n.reads = &readIndex{prove: n.proveReadIndex, kick: make(chan struct{}, 1)}
 	return nil

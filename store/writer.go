@@ -27,6 +27,7 @@ type Writer interface {
 	Write(ctx context.Context, txn fsm.Txn) (fsm.Result, error)
 	// Report proposes what an agent reported.
 	Report(ctx context.Context, report fsm.Report) (fsm.Result, error)
-	// ReadIndex returns a revision that contains every write acknowledged before the call.
+	// ReadIndex returns a revision that contains every write acknowledged, and every change shown by any
+	// node, before the call.
 	ReadIndex(ctx context.Context) (fsm.Revision, error)
 }

@@ -22,7 +22,7 @@ type history struct {
 	term    uint64     // of the newest entry
 	floor   fsm.Millis // state time when that term began
 	effects map[fsm.RequestID][]fsm.Revision
-	known   fsm.Revision // the newest that any client was told
+	known   fsm.Revision // the newest that any client was told or shown, a watch and a local read included
 	never   []never
 }
 

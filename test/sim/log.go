@@ -71,12 +71,14 @@ func (l log) Barrier(time.Duration) error {
 	return nil
 }
 
-// Verify is confirmed by a majority that answers heartbeats sent since.
+// Verify is confirmed by a majority that answers heartbeats sent since; then it waits for what was
+// committed.
 func (l log) Verify() error {
 	n := l.node
 	if n.dead() || n.raft.role != leader {
 		return cluster.ErrNotLeader
 	}
+	committed := n.raft.commit
 	v := &verification{round: n.raft.round + 1}
 	n.raft.verifying = append(n.raft.verifying, v)
 	n.replicate()
@@ -85,6 +87,13 @@ func (l log) Verify() error {
 	}
 	if v.lost {
 		return errors.New("leadership lost while verifying")
+	}
+	for n.raft.applied < committed {
+		w := &waiting{}
+		n.raft.behind = append(n.raft.behind, w)
+		if !n.wait(w) {
+			return errDown
+		}
 	}
 	return nil
 }

@@ -61,6 +61,10 @@ func (n *node) applyNext() {
 		p.results, p.lost = results, p.term != e.term
 		p.finish(n)
 	}
+	for _, w := range n.raft.behind {
+		w.finish(n)
+	}
+	n.raft.behind = nil
 	n.stateChanged()
 }
 

@@ -108,6 +108,7 @@ type raft struct {
 	syncs       []*fsync
 	proposals   map[uint64]*proposal
 	verifying   []*verification
+	behind      []*waiting // for entries to be applied here
 	applying    bool
 }
 

@@ -64,4 +64,5 @@ func (c *client) readStale(n *node) {
 	if state.Revision() > c.trace.history.revision() {
 		c.trace.fail("n%d shows revision %d, %d is the newest committed", n.id, state.Revision(), c.trace.history.revision())
 	}
+	c.trace.history.known = max(c.trace.history.known, state.Revision())
 }

@@ -52,6 +52,7 @@ func (w *watcher) read() {
 			return
 		}
 	}
+	n.trace.history.known = max(n.trace.history.known, w.last)
 	if len(changes) < 1000 && upTo != w.last {
 		n.trace.fail("n%d: a watch of everything has read up to revision %d and was told up to %d", n.id, upTo, w.last)
 	}
