@@ -21,6 +21,7 @@ type Amounts map[string]int64
 type Hold struct {
 	Holder, Cluster string
 	Amounts         Amounts
+	Used            Amounts // of what the cluster says is allocated, by the holder's own pods
 	Fence           uint64
 	ExpiresAt       int64 // 0: never
 }
@@ -74,9 +75,8 @@ func (b *Book) Grant(rev uint64, h Hold) error {
 			return violation(rev, "fence %d of %s is not above %d, an earlier one", h.Fence, who, b.fences[who])
 		}
 	}
-	held := b.Held(h.Cluster)
 	for _, resource := range slices.Sorted(maps.Keys(h.Amounts)) {
-		free := account.allocatable[resource] - account.allocated[resource] - account.keepBack[resource] - held[resource]
+		free := b.free(h.Cluster, resource)
 		if asked := h.Amounts[resource]; asked < 0 || asked > free {
 			return violation(rev, "%s is granted %d %s of %s, where %d are free", h.Holder, asked, resource, h.Cluster, free)
 		}
@@ -97,10 +97,10 @@ func (b *Book) Resize(rev uint64, holder string, amounts Amounts) error {
 	if !ok {
 		return violation(rev, "%s is resized and holds nothing", holder)
 	}
-	account, held := b.accounts[h.Cluster], b.Held(h.Cluster)
+	account := b.accounts[h.Cluster]
 	for _, resource := range slices.Sorted(maps.Keys(amounts)) {
-		more := amounts[resource] - h.Amounts[resource]
-		free := account.allocatable[resource] - account.allocated[resource] - account.keepBack[resource] - held[resource]
+		more := max(amounts[resource], h.Used[resource]) - max(h.Amounts[resource], h.Used[resource])
+		free := b.free(h.Cluster, resource)
 		if amounts[resource] < 0 || more > 0 && (account.closed || more > free) {
 			return violation(rev, "%s grows by %d %s of %s, where %d are free", holder, more, resource, h.Cluster, free)
 		}
@@ -136,15 +136,42 @@ func (b *Book) End(rev uint64, holder string) error {
 	return nil
 }
 
+// Use tells what a hold's own pods take; they are part of what the cluster says is allocated.
+func (b *Book) Use(rev uint64, holder string, used Amounts) error {
+	if err := b.at(rev); err != nil {
+		return err
+	}
+	h, ok := b.holds[holder]
+	if !ok {
+		return violation(rev, "%s uses what it does not hold", holder)
+	}
+	h.Used = maps.Clone(used)
+	b.holds[holder] = h
+	return nil
+}
+
+// free is what is neither kept back, nor taken by the cluster's own pods, nor promised, nor taken beyond
+// what is promised; negative where there is less than that.
+func (b *Book) free(cluster, resource string) int64 {
+	var used, promised int64
+	for _, h := range b.holds {
+		if h.Cluster == cluster {
+			used += h.Used[resource]
+			promised += max(h.Amounts[resource], h.Used[resource])
+		}
+	}
+	a := b.accounts[cluster]
+	return a.allocatable[resource] - a.keepBack[resource] - max(0, a.allocated[resource]-used) - promised
+}
+
 // Available is what a new hold may take of a cluster; nothing of one that takes none.
 func (b *Book) Available(cluster string) Amounts {
 	available := Amounts{}
 	account := b.accounts[cluster]
-	held := b.Held(cluster)
-	for resource, all := range account.allocatable {
+	for resource := range account.allocatable {
 		available[resource] = 0
 		if !account.closed {
-			available[resource] = max(0, all-account.allocated[resource]-account.keepBack[resource]-held[resource])
+			available[resource] = max(0, b.free(cluster, resource))
 		}
 	}
 	return available

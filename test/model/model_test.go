@@ -22,8 +22,8 @@ func TestBook(t *testing.T) {
 		"a grant of more":                   {paris, func(b *Book) error { return b.Grant(2, hold("a", 8, 2)) }, true},
 		"a second grant of the rest":        {granted, func(b *Book) error { return b.Grant(3, hold("b", 2, 3)) }, false},
 		"a second grant of more":            {granted, func(b *Book) error { return b.Grant(3, hold("b", 3, 3)) }, true},
-		"a resource that is not there":      {paris, func(b *Book) error { return b.Grant(2, Hold{"a", "paris", Amounts{"gpu": 1}, 2, 0}) }, true},
-		"an unknown cluster":                {granted, func(b *Book) error { return b.Grant(3, Hold{"b", "rome", cpu(1), 3, 0}) }, true},
+		"a resource that is not there":      {paris, func(b *Book) error { return b.Grant(2, Hold{"a", "paris", Amounts{"gpu": 1}, nil, 2, 0}) }, true},
+		"an unknown cluster":                {granted, func(b *Book) error { return b.Grant(3, Hold{"b", "rome", cpu(1), nil, 3, 0}) }, true},
 		"two holds of one holder":           {granted, func(b *Book) error { return b.Grant(3, hold("a", 1, 3)) }, true},
 		"an old fence of the cluster":       {granted, func(b *Book) error { return b.Grant(3, hold("b", 1, 2)) }, true},
 		"a fence from the future":           {granted, func(b *Book) error { return b.Grant(3, hold("b", 1, 4)) }, true},
@@ -45,6 +45,13 @@ func TestBook(t *testing.T) {
 		"a grant of what was made smaller": {granted, func(b *Book) error {
 			return errors.Join(b.Resize(3, "a", cpu(1)), b.Grant(4, hold("b", 6, 4)))
 		}, false},
+		"a grant beside pods of holders": {granted, func(b *Book) error {
+			return errors.Join(b.Advertise(3, "paris", cpu(10), cpu(6), cpu(1), false), b.Use(3, "a", cpu(4)), b.Grant(4, hold("b", 2, 4)))
+		}, false},
+		"a grant of what pods take beyond what is held": {granted, func(b *Book) error {
+			return errors.Join(b.Advertise(3, "paris", cpu(10), cpu(8), cpu(1), false), b.Use(3, "a", cpu(6)), b.Grant(4, hold("b", 2, 4)))
+		}, true},
+		"use without a hold":         {granted, func(b *Book) error { return b.Use(3, "b", cpu(1)) }, true},
 		"an extension":               {granted, func(b *Book) error { return b.Extend(3, "a", 100) }, false},
 		"an extension of nothing":    {granted, func(b *Book) error { return b.Extend(3, "b", 100) }, true},
 		"two events of one revision": {granted, func(b *Book) error { return b.End(2, "a") }, false},
@@ -69,8 +76,8 @@ func TestBookCounts(t *testing.T) {
 	b := New()
 	if err := errors.Join(
 		b.Advertise(1, "paris", Amounts{"cpu": 10, "memory": 100}, Amounts{"cpu": 2}, Amounts{"memory": 10}, false),
-		b.Grant(2, Hold{"b", "paris", Amounts{"cpu": 3}, 2, 0}),
-		b.Grant(3, Hold{"a", "paris", Amounts{"cpu": 1, "memory": 90}, 3, 7}),
+		b.Grant(2, Hold{"b", "paris", Amounts{"cpu": 3}, nil, 2, 0}),
+		b.Grant(3, Hold{"a", "paris", Amounts{"cpu": 1, "memory": 90}, nil, 3, 7}),
 	); err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,8 @@ type agent struct {
 	busy       bool
 	silent     bool
 	allocated  string
-	second     bool // a process that nobody stopped when it was replaced
+	works      map[string]*work // by slice
+	second     bool             // a process that nobody stopped when it was replaced
 }
 
 const heartbeat = 3000
@@ -38,7 +39,7 @@ func (t *trace) startAgents() {
 }
 
 func (t *trace) startAgent(id string, second bool) *agent {
-	a := &agent{trace: t, clusterID: id, second: second}
+	a := &agent{trace: t, clusterID: id, second: second, works: map[string]*work{}}
 	a.newSession()
 	t.agents = append(t.agents, a)
 	a.later(between(t.agentDice, 1500, 3500))
@@ -85,7 +86,10 @@ func (a *agent) speak() {
 	if !report.Open {
 		a.sequence++
 		report.Epoch, report.Sequence = a.epochGiven, a.sequence
-		report.Facts = a.facts()
+		if !a.second { // that one drives nothing: two would fight over the same pods
+			a.drive(n)
+		}
+		report.Use, report.Facts = a.facts()
 		if chance(a.trace.agentDice, 2) {
 			report.Epoch++ // as if the exchange had forgotten it: a restored backup
 		}
@@ -93,9 +97,10 @@ func (a *agent) speak() {
 	a.report(n, report, 0)
 }
 
-func (a *agent) facts() fsm.AccountFacts {
+func (a *agent) facts() ([]fsm.HoldUse, fsm.AccountFacts) {
 	all := amounts("cpu=8,memory=32Gi", false)
-	return fsm.AccountFacts{Allocatable: all, Allocated: amounts(a.allocated, true), LargestFree: all}
+	use, sum := a.use()
+	return use, fsm.AccountFacts{Allocatable: all, Allocated: amounts(a.allocated, true).Add(sum), LargestFree: all}
 }
 
 func (a *agent) report(n *node, report *fsm.Report, tries int) {
@@ -138,6 +143,9 @@ func (a *agent) told(kind fsm.RefusalKind) {
 	}
 }
 
+// consent is the facts part of an advertisement whose cluster runs blueprints.
+var consent = []byte(`{"conditions":[{"type":"` + broker.ConditionBlueprints + `","status":"True","reason":"Flags","message":""}]}`)
+
 // advertise creates the advertisement, as the intent of store.Storage.create.
 func (a *agent) advertise(n *node) {
 	t := a.trace
@@ -151,7 +159,7 @@ func (a *agent) advertise(n *node) {
 	w := &write{txn: &fsm.Txn{
 		ID:     fsm.RequestID{Seen: n.db.State().Revision(), Random: t.number * 0x2545F4914F6CDD1D},
 		Guards: []fsm.Guard{fsm.GuardAbsent(a.key())},
-		Writes: []fsm.Write{{Key: a.key(), Body: bodyOf(&meta, &spec), SpecChanged: true, Terms: &fsm.Terms{}}},
+		Writes: []fsm.Write{{Key: a.key(), Body: bodyOf(&meta, &spec), SpecChanged: true, Facts: consent, Terms: &fsm.Terms{}}},
 	}}
 	w.ended = func(verdict, fsm.Result) { a.busy = false }
 	n.write(w)

@@ -75,6 +75,9 @@ var actions = []struct {
 	{3, (*client).deleteAdvertisement},
 	{4, (*client).confirm},
 	{6, (*client).barter},
+	{8, (*client).blueprint},
+	{3, (*client).deleteBlueprint},
+	{1, (*client).meddle},
 }
 
 func (c *client) choose() {

@@ -27,6 +27,7 @@ func (t *trace) heal() {
 		n.clock.offset = between(t.faultDice, -200, 200)
 		n.slowDiskUntil, n.slowApplyUntil, n.stubbornUntil = 0, 0, 0
 		n.asleepUntil = min(n.asleepUntil, t.now)
+		n.knows = fsm.SupportedBehaviour // the upgrade comes to its end, too
 		if !n.up {
 			t.restart(n)
 		}
@@ -63,6 +64,7 @@ func (t *trace) converged() {
 	state := n.db.State()
 	t.checkHolds(state)
 	now := n.term.l.Now()
+	t.checkBlueprints(state, now)
 	for row := range state.Scan(broker.ReservationsPrefix) {
 		t.checkReservation(state, row, now)
 	}

@@ -252,7 +252,8 @@ func (t *trace) lateHeartbeat(dice faultDice) {
 	}
 	t.fire("late heartbeat")
 	a.sequence++
-	report := &fsm.Report{Account: a.key(), Session: a.session, Epoch: a.epochGiven, Sequence: a.sequence, Facts: a.facts()}
+	report := &fsm.Report{Account: a.key(), Session: a.session, Epoch: a.epochGiven, Sequence: a.sequence}
+	report.Use, report.Facts = a.facts()
 	report.Facts.Allocatable = amounts("cpu=7,memory=30Gi", false)
 	t.during(dice.between(500, 20_000), "late heartbeat", func() {
 		if n := a.node(); n != nil {

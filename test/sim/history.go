@@ -203,6 +203,9 @@ func (h *history) followAccount(c *fsm.Change) {
 	case isAccount:
 		a := c.After.Account
 		err = h.book.Advertise(uint64(c.Revision), c.Key(), amountsOf(a.Allocatable), amountsOf(a.Allocated), amountsOf(a.KeepBack), c.After.Closed())
+		for hold := range a.Holds() {
+			err = errors.Join(err, h.book.Use(uint64(c.Revision), hold.Holder, amountsOf(hold.Used)))
+		}
 		if held := h.book.Held(c.Key()); err == nil && !equal(held, amountsOf(a.Held)) {
 			h.trace.fail("revision %d: %s holds %v, the holds are %v", c.Revision, c.Key(), a.Held, held)
 		}

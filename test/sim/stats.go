@@ -140,6 +140,7 @@ var mustCover = map[string][]string{
 	"move":             {"hold", "release", "transfer", "resize"},
 	"refused by Apply": {"guard", "exists", "missing", "capacity", "closed", "held", "inUse", "epoch", "invalid"},
 	"refusal":          {"session", "late"},
+	"blueprint":        {"reconciled", "moved", "failed", "refused", "activated", "gone"},
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -99,6 +99,7 @@ func (t *trace) leaderRooms() []cluster.Room {
 	return []cluster.Room{
 		reservation.New(reservation.Config{Observe: func(o reservation.Outcome) { t.stats.count("reservation", string(o)) }}),
 		advertisement.New(advertisement.Config{StaleAfter: staleAfter * time.Millisecond}),
+		blueprintRoom(t),
 		barter{},
 	}
 }
