@@ -27,6 +27,7 @@ type agent struct {
 	shrink   atomic.Bool  // its cluster loses most of what it has: a fault
 
 	capacity, used int64 // thousandths of a core
+	consented      bool
 }
 
 func newAgent(r *run, cluster string, rng *rand.Rand) *agent {
@@ -57,6 +58,12 @@ func (a *agent) step(ctx context.Context) time.Duration {
 	if a.epoch > 0 {
 		a.sequence++
 		a.drift()
+		if consents(a.cluster) {
+			if !a.consented {
+				a.consent(ctx)
+			}
+			a.drive(ctx)
+		}
 	}
 	body := fmt.Appendf(nil, `{"apiVersion":"%s/v1alpha1","kind":"FactsReport","session":%q,"epoch":%d,"sequence":%d,`+
 		`"allocatable":{"cpu":"%dm","memory":"%d"},"allocated":{"cpu":"%dm","memory":"0"}}`,
@@ -66,6 +73,7 @@ func (a *agent) step(ctx context.Context) time.Duration {
 	})
 	a.ops.add("report")
 	if got.code == http.StatusNotFound {
+		a.consented = false
 		a.advertise(ctx)
 		return agentPace / 4
 	}

@@ -113,7 +113,7 @@ func (r *run) live(ctx context.Context, kinds []fault) error {
 	if err != nil {
 		return err
 	}
-	r.history = history.New(start)
+	r.history = history.New(start, consents)
 	everybody, endAll := context.WithCancel(ctx)
 	defer endAll()
 	var watching, working sync.WaitGroup

@@ -52,6 +52,9 @@ func (r *run) cut(ctx context.Context) error {
 	if err := until(ctx, balancedWithin, r.history.Balanced); err != nil {
 		return fmt.Errorf("%w: %w", errViolated, err)
 	}
+	if err := until(ctx, balancedWithin, func() error { return r.slicesHeld(ctx) }); err != nil {
+		return fmt.Errorf("%w: %w", errViolated, err)
+	}
 	if err := r.hashesEqual(ctx); err != nil {
 		return err
 	}

@@ -45,6 +45,7 @@ var duties = []duty{
 	{"extend", 45, func(w *worker, ctx context.Context) { w.extend(ctx, w.objects.any(w.rng)) }},
 	{"dry-run", 15, (*worker).dryRun},
 	{"terms", 1, (*worker).terms},
+	{"blueprint", 3, (*worker).blueprint},
 }
 
 // localDuties need no leader: whoever has only these goes on while there is none.

@@ -44,9 +44,10 @@ type Counts struct {
 	Events, Repeats, Rows, Lists, Deletes, Writes, Grants, Extensions, Ends, Expiries, Waiting int
 }
 
-// New is a history that begins at revision start, with nothing in it.
-func New(start uint64) *History {
-	h := &History{rows: map[name][]Row{}, replay: newReplay(), ops: newOperations()}
+// New is a history that begins at revision start, with nothing in it. consents says which clusters run
+// blueprints; nil: none does.
+func New(start uint64, consents func(cluster string) bool) *History {
+	h := &History{rows: map[name][]Row{}, replay: newReplay(consents), ops: newOperations()}
 	h.grown = sync.NewCond(&h.mu)
 	h.proven = [kinds]uint64{start, start}
 	h.dropped = h.proven

@@ -16,7 +16,7 @@ type story struct {
 }
 
 func newStory(t *testing.T) *story {
-	s := &story{History: history.New(1)}
+	s := &story{History: history.New(1, nil)}
 	for kind := range s.cursors {
 		s.cursors[kind] = history.Cursor{Kind: history.Kind(kind), At: 1}
 	}

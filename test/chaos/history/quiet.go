@@ -42,7 +42,9 @@ func (h *History) Balanced() error {
 func (h *History) holdsStand(rev uint64) error {
 	holds := map[string]model.Hold{}
 	for _, hold := range h.replay.book.Holds() {
-		holds[hold.Holder] = hold
+		if hold.Holder != slicesOf(hold.Cluster) {
+			holds[hold.Holder] = hold
+		}
 	}
 	for key, row := range h.standing(Reservations, "", rev) {
 		body := row.Body.(Reservation)

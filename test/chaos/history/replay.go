@@ -8,12 +8,15 @@ import (
 
 // replay follows the changes in the order of their revisions in the model's book.
 type replay struct {
-	book *model.Book
-	done [kinds]int // events of each kind that have been followed
-	rows map[name]Row
+	book     *model.Book
+	done     [kinds]int // events of each kind that have been followed
+	rows     map[name]Row
+	consents func(cluster string) bool // to blueprints; nil: none does
 }
 
-func newReplay() *replay { return &replay{book: model.New(), rows: map[name]Row{}} }
+func newReplay(consents func(string) bool) *replay {
+	return &replay{book: model.New(), rows: map[name]Row{}, consents: consents}
+}
 
 func (r *replay) follow(row Row, counts *Counts) error {
 	of := name{row.Kind, row.Key}
@@ -45,11 +48,53 @@ func (r *replay) follow(row Row, counts *Counts) error {
 
 func (r *replay) advertisement(row Row) error {
 	a := row.Body.(Advertisement)
+	if err := r.slices(row, a); err != nil {
+		return err
+	}
 	// The reservation's row comes first in what changes both.
 	if held := r.book.Held(a.Cluster); held["cpu"] != a.Reserved.CPUMilli || held["memory"] != a.Reserved.MemoryBytes {
 		return fmt.Errorf("its reservations sum up to %v", held)
 	}
 	return r.book.Advertise(row.Rev, a.Cluster, a.Allocatable.model(), a.Allocated.model(), a.KeepBack.model(), a.Closed || row.Gone)
+}
+
+// slicesOf is who holds what blueprints hold of a cluster: slices don't show their holds, so all of a cluster
+// are one holder, that takes what reservations don't. There can be none where nobody consents.
+func slicesOf(cluster string) string { return "the slices of " + cluster }
+
+func (r *replay) slices(row Row, a Advertisement) error {
+	if r.consents == nil || !r.consents(a.Cluster) {
+		return nil
+	}
+	all, old := r.book.Held(a.Cluster), model.Amounts{}
+	for _, h := range r.book.Holds() {
+		if h.Holder == slicesOf(a.Cluster) {
+			old = h.Amounts
+		}
+	}
+	now := a.Reserved.model()
+	for resource := range now {
+		now[resource] -= all[resource] - old[resource]
+	}
+	switch {
+	case now["cpu"] == old["cpu"] && now["memory"] == old["memory"]:
+		return nil
+	case len(old) == 0:
+		return r.book.Grant(row.Rev, model.Hold{Holder: slicesOf(a.Cluster), Cluster: a.Cluster, Amounts: now, Fence: row.Rev})
+	}
+	return r.book.Resize(row.Rev, slicesOf(a.Cluster), now)
+}
+
+// HeldBySlices of a cluster.
+func (h *History) HeldBySlices(cluster string) Amounts {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, hold := range h.replay.book.Holds() {
+		if hold.Holder == slicesOf(cluster) {
+			return Amounts{hold.Amounts["cpu"], hold.Amounts["memory"]}
+		}
+	}
+	return Amounts{}
 }
 
 func (r *replay) changed(row Row, old, body Reservation, counts *Counts) error {
