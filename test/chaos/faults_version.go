@@ -70,7 +70,7 @@ func (n *nemesis) refusesOldBuild(ctx context.Context, target *node) error {
 		if target.running() {
 			return errors.New("the old build goes on after the behaviour version was raised")
 		}
-		if n.group.heard.times(target.id, saysNewer) == 0 {
+		if n.group.heard.times(target.id, saysNewer)+n.group.heard.times(target.id, saysNewerGroup) == 0 {
 			return fmt.Errorf("%s ended and does not say why: see %s", target.id, target.logPath())
 		}
 		return nil

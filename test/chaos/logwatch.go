@@ -24,14 +24,16 @@ const (
 	saysCorrupt   = "the data directory is corrupt"
 	saysSkewed    = "clock skewed"
 	saysRaised    = "behaviour version raised"
-	saysNewer     = "behaviour version is not supported by this binary"
+	// A node that is too old says one of these: by its own state, or told by another.
+	saysNewer      = "behaviour version is not supported by this binary"
+	saysNewerGroup = "the group runs a newer behaviour version"
 )
 
 // said is how each of them looks in a line; some lines are no JSON.
 var said = map[string][]byte{
 	saysLeading: []byte(`"@message":"leading"`), saysInstalled: []byte(saysInstalled),
 	saysDiskFull: []byte(saysDiskFull), saysCorrupt: []byte(saysCorrupt), saysSkewed: []byte(saysSkewed),
-	saysRaised: []byte(saysRaised), saysNewer: []byte(saysNewer),
+	saysRaised: []byte(saysRaised), saysNewer: []byte(saysNewer), saysNewerGroup: []byte(saysNewerGroup),
 }
 
 func (w *logWatch) line(node string, line []byte) {
