@@ -24,9 +24,11 @@ run: build ## build, then run a whole exchange on this machine: 3 broker nodes, 
 
 test: ## unit, property and multi-node tests, with the race detector
 	go test -race -timeout 10m ./...
+	CGO_ENABLED=0 go test -run 'TestTakingOver|TestAPlan' ./blueprint # too long for the race detector
 
 test-long: ## the property tests at length: 100,000 command sequences, 20,000 lives of each room
 	BOURSE_LONG=1 go test -timeout 120m -run 'TestRandomSequences|TestLife' -v ./fsm ./reservation ./advertisement
+	BOURSE_LONG=1 go test -timeout 120m -v ./blueprint
 
 e2e: ## end-to-end tests on real Kubernetes control planes (built on first use)
 	test/e2e.sh
