@@ -24,9 +24,11 @@ run: build ## build, then run a whole exchange on this machine: 3 broker nodes, 
 
 test: ## unit, property and multi-node tests, with the race detector
 	go test -race -timeout 20m ./...
+	CGO_ENABLED=0 go test -run 'TestTakingOver|TestAPlan' ./blueprint # too long for the race detector
 
 test-long: ## at length: 100,000 command sequences, 20,000 lives of each room, 12,000 faults of Raft in memory
 	BOURSE_LONG=1 go test -timeout 120m -run 'TestRandomSequences|TestLife|TestRaftInMemory' -v ./fsm ./reservation ./advertisement ./cluster
+	BOURSE_LONG=1 go test -timeout 120m -v ./blueprint
 
 mutants: ## build each of 12 bugs in on purpose: every one must be caught
 	CGO_ENABLED=0 go run ./test/mutants

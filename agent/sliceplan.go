@@ -95,7 +95,7 @@ func judge(now time.Time, was progress, s *sight) (verdict, progress) {
 		p.done, p.failed = false, true
 		v := verdict{state: broker.SliceFailed, message: s.refusal, reason: "Refused", refused: true}
 		// A version that is refused does not cost the one before, until the exchange has said what should run then.
-		if s.workload.mayDelete() && !(s.allowed && command == broker.SliceActivate) {
+		if goesOn := s.allowed && command == broker.SliceActivate; !goesOn && s.workload.mayDelete() {
 			v.act = actDelete
 		}
 		return v, p

@@ -35,8 +35,8 @@ func crowd(t failer, blueprints int) *exchange {
 // A new leader looks at 1,000 blueprints of 10 slices over 100 clusters in under two seconds, and finds
 // nothing to do.
 func TestTakingOverAThousandBlueprints(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
+	if testing.Short() || underRace {
+		t.Skip("takes minutes, and says nothing of the time it takes without the race detector")
 	}
 	x := crowd(t, 1000)
 	require.Equal(t, broker.BlueprintActive, x.get("b0999").Status.Phase)

@@ -6,9 +6,10 @@ import (
 	"testing"
 )
 
-// Random lives in `go test` and in `make test-long`, each of so many actions on average.
+// Random lives in `go test`, with the race detector, and in `make test-long`, each of so many actions on average.
 const (
 	lives     = "300"
+	livesRace = "60"
 	livesLong = "5000"
 	actions   = "50"
 )
@@ -16,8 +17,11 @@ const (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	checks := lives
-	if os.Getenv("BOURSE_LONG") != "" {
+	switch {
+	case os.Getenv("BOURSE_LONG") != "":
 		checks = livesLong
+	case underRace:
+		checks = livesRace
 	}
 	given := map[string]bool{}
 	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })

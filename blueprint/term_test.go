@@ -1,13 +1,11 @@
 package blueprint
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
@@ -366,55 +364,6 @@ func TestSliceNamesAreDistinctAndShortEnough(t *testing.T) {
 		seen[name] = true
 	}
 	require.Regexp(t, `^b-s-c-[0-9a-f]{8}$`, SliceName("ns", "b", "u", "s", "c"))
-}
-
-// told are the reasons of the events that tell of a blueprint, oldest first.
-func (x *exchange) told(name string) (reasons []string) {
-	for row := range x.state.Scan(store.EventsPrefix + "team/" + name + eventName + ".") {
-		var e corev1.Event
-		require.NoError(x.t, json.Unmarshal(row.Body, &e))
-		require.NotEmpty(x.t, e.Message)
-		reasons = append(reasons, e.Reason)
-	}
-	return reasons
-}
-
-func TestEventsTellOfPhasesAndOfWhatWasTakenBack(t *testing.T) {
-	t.Parallel()
-	x := shop(t)
-	require.Equal(t, []string{"Progressing", "Active"}, x.told("shop"))
-	const bad = "registry.example.com/web:2"
-	x.agents["paris"].bad = map[string]bool{bad: true}
-	x.now += second
-	x.edit("shop", func(s *broker.BlueprintSpec) { s.Slices[0].Artifact = bad })
-	x.rest()
-	require.Equal(t, []string{"Progressing", "Active", "Progressing", "RolledBack"}, x.told("shop"))
-}
-
-// An agent that reports as fast as it can makes the exchange write no faster than it wants to.
-func TestCountsAreToldNowAndThen(t *testing.T) {
-	t.Parallel()
-	x := shop(t)
-	s := x.rows()[0]
-	x.now += minute
-	before := x.state.Row(x.key("shop")).FactsRev
-	written := 0
-	for i := range 100 {
-		x.now += second / 50
-		status := s.object.Status.DeepCopy()
-		status.State, status.ReadyInstances = broker.SliceActivating, int32(i%3)
-		facts, err := json.Marshal(status)
-		require.NoError(t, err)
-		x.write(fsm.Txn{Writes: []fsm.Write{{Key: s.row.Key, Facts: facts}}})
-		x.run()
-		if rev := x.state.Row(x.key("shop")).FactsRev; rev != before {
-			written, before = written+1, rev
-		}
-	}
-	require.GreaterOrEqual(t, written, 3)
-	require.LessOrEqual(t, written, 6, "of 100 reports in two seconds")
-	x.rest()
-	require.EqualValues(t, 7, x.get("shop").Status.Ready, "and the last count is told")
 }
 
 func TestWhatIsObserved(t *testing.T) {

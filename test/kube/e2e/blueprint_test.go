@@ -266,7 +266,7 @@ func testStoreRuns(t *testing.T, s *storeStory) {
 	admin := s.as(t, ctx, "admin", 1)
 	admin.namespace = shop
 	contains(t, "kubectl get slices", admin.run(t, ctx, "get", "slices"), "ARTIFACT", "CLUSTER", "DESIRED", "READY", "STATE", "AGE", "nginx:1.29", "rome", "Active")
-	contains(t, "kubectl describe blueprint", admin.run(t, ctx, "describe", "blueprint", "store"), "rome", "paris", "berlin", "Reason:")
+	contains(t, "kubectl describe blueprint", admin.run(t, ctx, "describe", "blueprint", "store"), "rome", "paris", "berlin", "Reason:", "Events:", "21 instances are ready")
 }
 
 func checkRestricted(t *testing.T, p *corev1.Pod) {

@@ -1,0 +1,5 @@
+//go:build !race
+
+package blueprint
+
+const underRace = false

@@ -1,0 +1,6 @@
+//go:build race
+
+package blueprint
+
+// underRace: everything costs ten times as much.
+const underRace = true

@@ -1,0 +1,108 @@
+package blueprint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
+	"github.com/bourse-dev/bourse/fsm"
+)
+
+// A version that never gets ready on some cluster goes back by itself, and at no time fewer instances
+// are ready than before less what one cluster may miss.
+func TestARolloutThatNeverGetsReadyGoesBack(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		x := newExchange(t)
+		for _, id := range someClusters[:4] {
+			x.cluster(id, "cpu=8", "")
+		}
+		n := rapid.Int32Range(1, 12).Draw(t, "instances")
+		b := blueprint("a", fmt.Sprintf("web=%d*cpu=1", n), "db=2*cpu=500m")
+		b.Spec.Rollout = broker.BlueprintRollout{
+			MaxUnavailable: bound(t, "unavailable", 0), MaxSurge: bound(t, "surge", 1),
+		}
+		x.create(b)
+		x.rest()
+		require.Equal(t, broker.BlueprintActive, x.get("a").Status.Phase)
+		placed := x.placed("a")
+		var perCluster []int32
+		for _, s := range x.rows() {
+			unavailable, _ := b.Spec.Rollout.Bounds(int32(s.record.Instances))
+			perCluster = append(perCluster, unavailable)
+		}
+		least := int(n) + 2 - int(slices.Max(perCluster))
+		const bad = "registry.example.com/web:2"
+		var sick []string
+		for _, id := range someClusters[:4] {
+			how := rapid.SampledFrom([]string{"gets ready", "never gets ready", "is refused"}).Draw(t, id)
+			if how == "gets ready" || !strings.Contains(placed, "web@"+id) {
+				continue
+			}
+			if sick = append(sick, id); how == "is refused" {
+				x.agents[id].refuses = map[string]bool{bad: true}
+			} else {
+				x.agents[id].bad = map[string]bool{bad: true}
+			}
+		}
+		x.edit("a", func(s *broker.BlueprintSpec) { s.Slices[0].Artifact = bad })
+		for acts, before := 0, fsm.Revision(0); !x.idle() || x.busy || before != x.state.Revision(); acts++ {
+			require.Less(t, acts, 1_000)
+			if before = x.state.Revision(); x.idle() {
+				x.act()
+			} else {
+				x.enter(x.plan())
+			}
+			require.GreaterOrEqual(t, x.readyPods(), least, "ready instances of %d", n+2)
+			if rapid.IntRange(0, 19).Draw(t, "takeover") == 0 {
+				x.begin()
+			}
+		}
+		x.rest()
+		status := x.get("a").Status
+		require.Equal(t, placed, x.placed("a"))
+		if len(sick) == 0 {
+			require.Equal(t, broker.BlueprintActive, status.Phase, status.Message)
+			require.Len(t, status.History, 2)
+			require.Nil(t, status.RolledBack)
+			return
+		}
+		require.Equal(t, broker.BlueprintDegraded, status.Phase)
+		require.NotNil(t, status.RolledBack)
+		require.Equal(t, sick[0], status.RolledBack.ClusterID, "the first that failed, in the order of IDs")
+		require.Len(t, status.History, 1)
+		for _, s := range x.rows() {
+			require.True(t, s.settled(), s.row.Key)
+			require.NotEqual(t, bad, s.object.Spec.Image)
+			require.Zero(t, s.record.Surge)
+		}
+		x.edit("a", func(s *broker.BlueprintSpec) { s.Slices[0].Artifact = "registry.example.com/web:3" })
+		x.rest()
+		require.Equal(t, broker.BlueprintActive, x.get("a").Status.Phase, "the next version is tried again")
+		require.Equal(t, placed, x.placed("a"))
+	})
+}
+
+func bound(t *rapid.T, name string, least int32) *intstr.IntOrString {
+	v := intstr.FromInt32(rapid.Int32Range(least, 3).Draw(t, name))
+	if rapid.Bool().Draw(t, name+" in percent") {
+		v = intstr.FromString(fmt.Sprintf("%d%%", rapid.Int32Range(25*least, 60).Draw(t, name)))
+	}
+	return &v
+}
+
+func (x *exchange) readyPods() (total int) {
+	for _, a := range x.agents {
+		for _, w := range a.work {
+			_, ready := w.count()
+			total += ready
+		}
+	}
+	return total
+}
