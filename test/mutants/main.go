@@ -83,8 +83,11 @@ func hunt(ctx context.Context, w *workshop, b bug, all bool) (caught bool, err e
 		if err := w.passesWithoutBug(ctx, s); err != nil {
 			return false, err
 		}
-		fmt.Printf("%-25s %-75s %7.1f\n", b.fault, s.name+": "+check, time.Since(started).Seconds())
-		caught = true
+		took := time.Since(started)
+		fmt.Printf("%-25s %-75s %7.1f\n", b.fault, s.name+": "+check, took.Seconds())
+		if caught = took <= caughtWithin; !caught {
+			fmt.Printf("%-25s too late: %v are allowed\n", "", caughtWithin)
+		}
 		if !all {
 			return true, nil
 		}
