@@ -11,7 +11,7 @@ LDFLAGS := -s -w \
 	-X k8s.io/client-go/pkg/version.gitVersion=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long mutants fuzz e2e chaos bench lint fix vuln generate kubectl clean
+.PHONY: help build run test test-long mutants sim fuzz e2e chaos bench lint fix vuln generate kubectl clean
 
 help: ## explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

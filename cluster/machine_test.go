@@ -41,6 +41,22 @@ func TestAReadWaitsForWhatAFollowerMayHaveShown(t *testing.T) {
 	})
 }
 
+// Its maker's node would have to be ahead of this one for ever.
+func TestAnIntentFromAStateThatNeverComesIsNotProposed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := startMemoryGroup(t, 1, rand.New(rand.NewPCG(1, 2)))
+		defer func() { g.stop("n1") }()
+		leader := g.leader()
+		ahead := leader.db.State().Revision() + 1
+		_, err := leader.enter(t.Context(), NewIntent(&fsm.Txn{
+			ID: fsm.RequestID{Seen: ahead, Random: 1}, Writes: []fsm.Write{{Key: "a/b", Body: []byte("x")}},
+		}, nil))
+		require.ErrorIs(t, err, ErrNotProposed)
+		require.Nil(t, leader.db.State().Row("a/b"))
+	})
+}
+
 func TestReachGivesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -190,8 +190,17 @@ func (n *Node) submitHere(ctx context.Context, intent *Intent) (fsm.Result, erro
 	return n.enter(ctx, intent)
 }
 
-// enter is submitHere for the group's own intents, too.
+// enter is submitHere for the group's own intents, too. It waits until the state has come to where the
+// intent's maker saw it: a follower may have applied what this node has yet to, and a room that does not know
+// the row would take the edit of it for one that Apply refuses anyway.
 func (n *Node) enter(ctx context.Context, intent *Intent) (fsm.Result, error) {
+	if intent.Txn != nil {
+		reach, cancel := context.WithTimeout(ctx, applyTimeout)
+		defer cancel()
+		if _, err := n.db.WaitFor(reach, intent.Txn.ID.Seen); err != nil {
+			return fsm.Result{}, notProposed(err)
+		}
+	}
 	l := n.gate.Load()
 	switch {
 	case l == nil || n.failed.Load():

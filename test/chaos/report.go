@@ -165,11 +165,18 @@ func (r *run) enough() error {
 		}
 	}
 	need(r.faults.sum() > 0, "no fault took effect")
+	if r.config.duration >= longRun {
+		need(r.clientOps() >= 1_000_000, "a long run has a million operations, this had %d", r.clientOps())
+		need(changes >= 100, "in a long run the leader changes a hundred times, in this %d times", changes)
+	}
 	if short != nil {
 		return fmt.Errorf("this run proves nothing: %w", errors.Join(short...))
 	}
 	return nil
 }
+
+// longRun is one whose figures are quoted.
+const longRun = time.Hour
 
 // allFaultsWithin: a run as long as this must have seen every kind.
 const allFaultsWithin = 20 * time.Minute

@@ -114,7 +114,7 @@ func (w *wireReservation) row() (history.Reservation, error) {
 func (w *wireAdvertisement) row() (history.Advertisement, error) {
 	a := history.Advertisement{
 		UID: w.Metadata.UID, Op: w.Metadata.Annotations[opAnnotation],
-		Cluster: w.Spec.ClusterID, Phase: w.Status.Phase, Epoch: w.Status.Epoch,
+		Cluster: w.Spec.ClusterID, Phase: w.Status.Phase, Epoch: w.Status.Epoch, Withdrawn: w.Spec.Lending.Withdrawn,
 		Closed: w.Status.Phase != string(broker.AdvertisementActive) || w.Spec.Lending.Cordoned || w.Spec.Lending.Withdrawn,
 	}
 	for _, of := range []struct {

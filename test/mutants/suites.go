@@ -31,6 +31,9 @@ var suites = []suite{
 var rooms = []string{"fsm", "store", "cluster", "advertisement", "reservation", "server", "cmd", "test"}
 
 const (
+	// caughtWithin: a bug that takes longer to notice, building included, counts as missed.
+	caughtWithin = 5 * time.Minute
+
 	buildWithin = 3 * time.Minute
 	runWithin   = 2 * time.Minute
 	// afterFailure the suite is ended, unless it has by itself: time to print that it crashed.

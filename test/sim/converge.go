@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"slices"
 
+	"github.com/bourse-dev/bourse/allocation"
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/reservation"
@@ -52,8 +54,10 @@ func (t *trace) converged() {
 		if o.db.State().Hash() != o.db.State().FullHash() {
 			t.fail("n%d: its state's kept hash is not the one computed anew", o.id)
 		}
-		if o.watch.last < o.db.State().Revision() {
-			t.fail("n%d: its watch was told up to revision %d of %d", o.id, o.watch.last, o.db.State().Revision())
+		for _, w := range o.watches {
+			if w.last < o.db.State().Revision() {
+				t.fail("n%d: its watch of %q was told up to revision %d of %d", o.id, w.prefix, w.last, o.db.State().Revision())
+			}
 		}
 	}
 	for _, c := range t.clients {
@@ -99,6 +103,24 @@ func (t *trace) checkHolds(state *fsm.State) {
 	}
 }
 
+// fits asks the book, for what wants just capacity.
+func (t *trace) fits(r *broker.Reservation) bool {
+	if r.Spec.TargetClusterID != "" || r.Spec.MaxCostPerHour != "" {
+		return false
+	}
+	asked, err := allocation.AmountsOf(r.Spec.RequestedResources, true)
+	if err != nil {
+		return false
+	}
+	for _, id := range clusterIDs {
+		available := t.history.book.Available(broker.AdvertisementKey(id))
+		if all := amountsOf(asked); !slices.ContainsFunc(sortedKeys(all), func(resource string) bool { return available[resource] < all[resource] }) {
+			return true
+		}
+	}
+	return false
+}
+
 // late is how long after its time something may still be under way.
 const late = 3000
 
@@ -119,7 +141,7 @@ func (t *trace) checkReservation(state *fsm.State, row *fsm.Row, now fsm.Millis)
 		if l.WaitUntil == 0 || now > l.WaitUntil+late {
 			t.fail("%s waits beyond its time: until %d, it is %d", row.Key, l.WaitUntil, now)
 		}
-		if reservation.Decide(state, r, now).Phase == broker.ReservationReserved {
+		if reservation.Decide(state, r, now).Phase == broker.ReservationReserved || t.fits(r) {
 			t.fail("%s waits, and fits", row.Key)
 		}
 	default:

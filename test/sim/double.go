@@ -65,8 +65,15 @@ func (d *doublePlanner) step() {
 	if m.node.trace.now > d.frozen && chance(dice, 30) {
 		d.feed.state = m.node.db.State()
 	}
-	intents := d.intents
-	d.intents = nil
+	var intents, ahead []*cluster.Intent // no room is given what is made on a newer state than it sees
+	for _, in := range d.intents {
+		if in.Txn != nil && in.Txn.ID.Seen > d.feed.state.Revision() {
+			ahead = append(ahead, in)
+		} else {
+			intents = append(intents, in)
+		}
+	}
+	d.intents = ahead
 	d.running = true
 	m.run(func() error {
 		defer func() { d.running = false }()

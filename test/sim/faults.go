@@ -20,8 +20,12 @@ const (
 	oneLongIn  = 4
 )
 
-// mostFaults of a trace, incidents not counted.
-const mostFaults = 13
+// Of a trace, incidents not counted.
+const (
+	leastSteps  = 300
+	leastFaults = 5
+	mostFaults  = 13
+)
 
 // fault goes wrong once, for a while.
 type fault struct {
@@ -83,14 +87,25 @@ func (t *trace) scheduleFaults() {
 				return
 			}
 			x := seed
-			t.tell("fault %d: %s", i, kind.name)
-			kind.do(t, faultDice{func(from, to int64) int64 {
+			dice := faultDice{func(from, to int64) int64 {
 				x = x*6364136223846793005 + 1442695040888963407
 				return from + int64(x>>33)%(to-from+1)
-			}})
+			}}
+			// Not every fault finds its victim; then another is tried.
+			for before := t.faults(); t.faults() == before; kind = faultKinds[dice.between(0, int64(len(faultKinds)-1))] {
+				t.tell("fault %d: %s", i, kind.name)
+				kind.do(t, dice)
+			}
 		})
 	}
-	t.faults = count
+}
+
+// faults that struck.
+func (t *trace) faults() (sum int) {
+	for _, kind := range faultKinds {
+		sum += t.fired[kind.name]
+	}
+	return sum
 }
 
 // during ends a fault after a while; healing ends it too.

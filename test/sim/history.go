@@ -24,7 +24,12 @@ type history struct {
 	effects map[fsm.RequestID][]fsm.Revision
 	known   fsm.Revision // the newest that any client was told or shown, a watch and a local read included
 	never   []never
+
+	withdrawn map[string]bool    // by account
+	heard     map[string]hearing // by account: the newest report with an effect
 }
+
+type hearing struct{ epoch, sequence uint64 }
 
 type committed struct {
 	entry    entry
@@ -33,7 +38,10 @@ type committed struct {
 }
 
 func newHistory(t *trace) *history {
-	return &history{trace: t, book: model.New(), effects: map[fsm.RequestID][]fsm.Revision{}}
+	return &history{
+		trace: t, book: model.New(), effects: map[fsm.RequestID][]fsm.Revision{},
+		withdrawn: map[string]bool{}, heard: map[string]hearing{},
+	}
 }
 
 func (h *history) revision() fsm.Revision { return fsm.Revision(len(h.changes)) }
@@ -118,6 +126,8 @@ func (h *history) record(e *entry, state *fsm.State, results []fsm.Result, chang
 	for i := range results {
 		if i < len(decoded.Txns) {
 			h.effect(decoded.Txns[i].ID, &results[i], done)
+		} else if results[i].Refusal == nil && results[i].Revision > done {
+			h.report(&decoded.Reports[i-len(decoded.Txns)], state)
 		}
 		if results[i].Refusal == nil && results[i].Revision > done {
 			h.follow(changes[done-before:results[i].Revision-before], state.Time())
@@ -126,6 +136,22 @@ func (h *history) record(e *entry, state *fsm.State, results []fsm.Result, chang
 	}
 	if done != before+fsm.Revision(len(changes)) {
 		h.trace.fail("%d changes, and the results end at revision %d", len(changes), done)
+	}
+}
+
+// report had an effect: it must be newer than all that had before, and the account be as it says.
+func (h *history) report(r *fsm.Report, state *fsm.State) {
+	if r.Open {
+		return
+	}
+	last, is := h.heard[r.Account], hearing{r.Epoch, r.Sequence}
+	if is.epoch < last.epoch || is.epoch == last.epoch && is.sequence <= last.sequence {
+		h.trace.fail("a report of %s of epoch %d, number %d had an effect after one of epoch %d, number %d", r.Account, is.epoch, is.sequence, last.epoch, last.sequence)
+	}
+	h.heard[r.Account] = is
+	a := state.Row(r.Account).Account
+	if !equal(amountsOf(a.Allocatable), amountsOf(r.Facts.Allocatable)) || !equal(amountsOf(a.Allocated), amountsOf(r.Facts.Allocated)) {
+		h.trace.fail("%s has %v, allocated %v, and its agent reported %v, %v", r.Account, a.Allocatable, a.Allocated, r.Facts.Allocatable, r.Facts.Allocated)
 	}
 }
 
@@ -178,6 +204,24 @@ func (h *history) followHolds(c *fsm.Change, end bool, now fsm.Millis, revision 
 	if err != nil {
 		h.trace.fail("%v", err)
 	}
+	if !end {
+		h.checkLease(c.After)
+	}
+}
+
+// checkLease: what is Reserved ends when its spec says, an extension included.
+func (h *history) checkLease(row *fsm.Row) {
+	if row == nil || !strings.HasPrefix(row.Key, broker.ReservationsPrefix) || row.Ledger == nil || row.Ledger.Phase != store.PhaseReserved {
+		return
+	}
+	r := store.ReservationOf(row)
+	want := fsm.Millis(0)
+	if span, err := broker.ParseSpan(r.Spec.Duration); err == nil && r.Spec.Duration != "" {
+		want = row.Ledger.GrantedAt + fsm.Millis(span.Milliseconds())
+	}
+	if row.Ledger.ExpiresAt != want {
+		h.trace.fail("%s was granted at %d for %q and ends at %d", row.Key, row.Ledger.GrantedAt, r.Spec.Duration, row.Ledger.ExpiresAt)
+	}
 }
 
 // checkEnd: a lease ends by its time only once that has come, by a withdrawal only where there was one.
@@ -192,11 +236,18 @@ func (h *history) checkEnd(c *fsm.Change, now fsm.Millis) {
 		h.trace.fail("revision %d: %s lost its hold and is in phase %d", c.Revision, c.Key(), after.Phase)
 	case after.Reason == "Expired" && (before.ExpiresAt == 0 || now < before.ExpiresAt):
 		h.trace.fail("revision %d: %s expired at %d, its lease ran until %d", c.Revision, c.Key(), now, before.ExpiresAt)
+	case after.Reason == "ProviderWithdrawn" && !h.withdrawn[before.Holds[0].Account]:
+		h.trace.fail("revision %d: %s ended since its provider withdrew, and %s did not", c.Revision, c.Key(), before.Target)
+	case after.Reason != "Expired" && after.Reason != "ProviderWithdrawn":
+		h.trace.fail("revision %d: %s ended for no known reason: %q", c.Revision, c.Key(), after.Reason)
 	}
 }
 
 func (h *history) followAccount(c *fsm.Change) {
 	isAccount := c.After != nil && c.After.Account != nil
+	if isAccount && c.Key() != stock {
+		h.withdrawn[c.Key()] = store.AdvertisementOf(c.After).Spec.Lending.Withdrawn
+	}
 	wasAccount := c.Before != nil && c.Before.Account != nil
 	var err error
 	switch {
@@ -210,6 +261,7 @@ func (h *history) followAccount(c *fsm.Change) {
 			h.trace.fail("revision %d: %s holds %v, the holds are %v", c.Revision, c.Key(), a.Held, held)
 		}
 	case wasAccount:
+		delete(h.heard, c.Key()) // another account of this name counts anew
 		err = h.book.Advertise(uint64(c.Revision), c.Key(), nil, nil, nil, true)
 		if held := h.book.Held(c.Key()); err == nil && len(held) > 0 {
 			h.trace.fail("revision %d: %s is deleted, and %v of it is held", c.Revision, c.Key(), held)

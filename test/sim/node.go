@@ -17,15 +17,15 @@ type node struct {
 	life  int    // how often it started
 	knows uint32 // the newest behaviour version of its build
 
-	disk  *disk
-	raft  raft
-	db    *store.DB
-	gate  atomic.Pointer[cluster.Leadership]
-	clock nodeClock
-	term  *term
-	owner owner
-	tasks []*task
-	watch *watcher
+	disk    *disk
+	raft    raft
+	db      *store.DB
+	gate    atomic.Pointer[cluster.Leadership]
+	clock   nodeClock
+	term    *term
+	owner   owner
+	tasks   []*task
+	watches []*watcher
 
 	open    []*open       // intents that wait for their reply
 	waiters []*revisionOf // for this node's state
@@ -67,7 +67,7 @@ func (n *node) start() {
 	n.asleepUntil = 0
 	n.watchElection()
 	n.snapshotLater()
-	n.watch = newWatcher(n)
+	n.watch()
 }
 
 // crash ends the process at once, between any two events. keep: how much of what was never synced is
@@ -144,7 +144,9 @@ func (n *node) stateChanged() {
 	for _, w := range reached {
 		n.trace.after(0, "reached", n.id, w.reached)
 	}
-	n.watch.read()
+	for _, w := range n.watches {
+		w.read()
+	}
 }
 
 // revisionOf waits until this node's state has come to a revision.

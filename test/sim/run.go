@@ -28,7 +28,7 @@ func one(p plan) (*stats, uint64, error) {
 	t := newTrace(p, st)
 	err := t.run()
 	st.traces, st.steps = 1, t.steps
-	st.fewestSteps, st.fewestFaults = t.steps, t.faults
+	st.fewestSteps, st.fewestFaults = t.steps, t.faults()
 	return st, t.digest, err
 }
 

@@ -31,7 +31,6 @@ type trace struct {
 	links      links
 	history    *history
 	fired      map[string]int
-	faults     int
 	faultPhase int64
 	healing    bool
 	broken     error // the first violation
@@ -148,6 +147,9 @@ func (t *trace) run() (err error) {
 	}
 	if t.broken == nil {
 		t.converged()
+	}
+	if whole := len(t.plan.skip) == 0 && t.plan.steps == 0; whole && (t.steps < leastSteps || t.faults() < leastFaults) {
+		t.fail("a trace of %d steps with %d faults proves too little", t.steps, t.faults())
 	}
 	t.mix(uint64(t.steps))
 	return t.broken

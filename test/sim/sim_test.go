@@ -21,8 +21,6 @@ func TestSeeds(t *testing.T) {
 		}
 		sum.add(st)
 	}
-	require.GreaterOrEqual(t, sum.fewestSteps, 300)
-	require.GreaterOrEqual(t, sum.fewestFaults, 5)
 	require.Greater(t, sum.grants, seeds, "too little happens")
 }
 

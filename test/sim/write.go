@@ -165,8 +165,18 @@ type open struct {
 	reply  func(answer)
 }
 
-// enter hands an intent to the term of this node, if it leads.
+// enter hands an intent to the term of this node, if it leads, once the state is where its maker saw it.
 func (n *node) enter(intent *cluster.Intent, reply func(answer)) {
+	if intent.Txn != nil && n.db.State().Revision() < intent.Txn.ID.Seen {
+		n.trace.stats.count("intent", "ahead of the leader's state")
+		life := n.life
+		n.whenReached(intent.Txn.ID.Seen, func() {
+			if n.life == life {
+				n.enter(intent, reply)
+			}
+		})
+		return
+	}
 	l := n.gate.Load()
 	if l == nil {
 		reply(answer{err: cluster.ErrNotLeader})

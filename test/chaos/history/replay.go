@@ -155,12 +155,20 @@ func (r *replay) extended(row Row, old, body Reservation, counts *Counts) error 
 
 func (r *replay) released(row Row, old, body Reservation, counts *Counts) error {
 	counts.Ends++
-	if body.Reason == "Expired" {
+	switch body.Reason {
+	case "Expired":
 		counts.Expiries++
 		// Ends are told in seconds, rounded down.
 		if old.ExpiresAt == 0 || old.ExpiresAt >= (body.EndedAt+1)*1_000_000 {
 			return fmt.Errorf("it ended before it expired, at %d", old.ExpiresAt)
 		}
+	case "ProviderWithdrawn":
+		ad, _ := r.rows[name{Advertisements, old.Target + "-adv"}].Body.(Advertisement)
+		if !ad.Withdrawn {
+			return fmt.Errorf("its provider did not withdraw: %+v", ad)
+		}
+	default:
+		return fmt.Errorf("no reason for an end")
 	}
 	return r.book.End(row.Rev, row.Key)
 }

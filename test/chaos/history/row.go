@@ -70,5 +70,6 @@ type Advertisement struct {
 	Allocated   Amounts
 	KeepBack    Amounts
 	Reserved    Amounts
+	Withdrawn   bool
 	Closed      bool // takes no hold
 }
