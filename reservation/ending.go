@@ -79,7 +79,7 @@ func (t *term) releaseHolders(account string) bool {
 		}
 		t.release(holder, OutcomeWithdrawn, reasonWithdrawn,
 			clusterIDOf(account)+" has withdrawn its offer",
-			fsm.GuardLedger(holder))
+			fsm.GuardLedger(holder), fsm.GuardSpec(row)) // the provider may have changed its mind
 		// It stays in the set until the state shows no holder.
 		done = false
 	}
@@ -87,14 +87,14 @@ func (t *term) releaseHolders(account string) bool {
 }
 
 // release ends a Reserved reservation; Apply ends its holds with it.
-func (t *term) release(row *fsm.Row, outcome Outcome, reason, message string, guard fsm.Guard) {
+func (t *term) release(row *fsm.Row, outcome Outcome, reason, message string, guards ...fsm.Guard) {
 	object := store.ReservationOf(row)
 	ledger := *row.Ledger
 	ledger.Phase, ledger.Ended, ledger.EndedAt = store.PhaseReleased, true, t.now
 	ledger.Reason, ledger.Message = reason, message
 	ledger.WaitUntil = keepUntil(&object.Spec, t.now)
 	t.propose(proposal{key: row.Key, outcome: outcome}, &fsm.Txn{
-		Guards: []fsm.Guard{guard},
+		Guards: guards,
 		Writes: []fsm.Write{
 			{Key: row.Key, Ledger: &ledger},
 			t.eventWrite(row.Key, object, "Normal", reason, message),

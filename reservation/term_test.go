@@ -361,6 +361,25 @@ func TestAWithdrawnOfferReleasesItsHolders(t *testing.T) {
 	x.settled()
 }
 
+func TestAWithdrawalTakenBackMeanwhileEndsNothing(t *testing.T) {
+	t.Parallel()
+	x := newExchange(t)
+	x.cluster("berlin", "cpu=8", "")
+	p := x.planner(Config{})
+	p.submit(x.creation(reservation("web", "cpu=4")))
+	p.run()
+	spec := store.AdvertisementOf(x.state.Row(broker.AdvertisementKey("berlin"))).Spec
+	spec.Lending.Withdrawn = true
+	x.advertise("berlin", spec)
+	out := p.plan()
+	spec.Lending.Withdrawn = false
+	x.advertise("berlin", spec)
+	p.enter(out)
+	p.run()
+	require.Equal(t, broker.ReservationReserved, x.get("web").Status.Phase)
+	x.settled()
+}
+
 func TestFinalOnesAreKeptAndThenRemovedWithTheirEvents(t *testing.T) {
 	t.Parallel()
 	x := newExchange(t)
