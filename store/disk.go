@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -79,13 +80,15 @@ func OpenDisk(o DiskOptions) (disk *Disk, err error) {
 		return nil, err
 	}
 	d.identity = id
-	if d.state, d.stateIndex, err = verifySnapshots(filepath.Join(o.Dir, snapshotDir)); err != nil {
+	var halfRemoved []string
+	if d.state, d.stateIndex, halfRemoved, err = verifySnapshots(filepath.Join(o.Dir, snapshotDir)); err != nil {
 		return nil, err
 	}
-	if err = verifyLog(filepath.Join(o.Dir, logFile), d.stateIndex); err != nil {
+	written, err := verifyLog(filepath.Join(o.Dir, logFile), d.stateIndex)
+	if err != nil {
 		return nil, err
 	}
-	if err = verifyLogIsThere(o.Dir, id); err != nil {
+	if err = verifyLogIsThere(o.Dir, id, written); err != nil {
 		return nil, err
 	}
 
@@ -95,14 +98,14 @@ func OpenDisk(o DiskOptions) (disk *Disk, err error) {
 			return nil, err
 		}
 	}
-	if err = removeUnfinishedSnapshots(filepath.Join(o.Dir, snapshotDir)); err != nil {
+	if err = removeLeftovers(filepath.Join(o.Dir, snapshotDir), halfRemoved); err != nil {
 		return nil, err
 	}
 	snaps, err := raft.NewFileSnapshotStoreWithLogger(o.Dir, o.RetainSnapshots, o.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("open snapshots: %w", err)
 	}
-	d.snaps = &snapshotStore{snaps, filepath.Join(o.Dir, snapshotDir)}
+	d.snaps = &snapshotStore{snaps, filepath.Join(o.Dir, snapshotDir), o.Logger}
 	bolt, err := raftboltdb.New(raftboltdb.Options{
 		Path: filepath.Join(o.Dir, logFile),
 		BoltOptions: &bbolt.Options{
@@ -192,8 +195,8 @@ func (d *Disk) Close() error {
 	return err
 }
 
-// removeUnfinishedSnapshots drops what a crash left half-written; raft never reads or removes those.
-func removeUnfinishedSnapshots(dir string) error {
+// removeLeftovers drops what a crash left half-written or half-removed; raft never reads or removes those.
+func removeLeftovers(dir string, halfRemoved []string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -202,9 +205,9 @@ func removeUnfinishedSnapshots(dir string) error {
 		return fmt.Errorf("list snapshots: %w", err)
 	}
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), tmpSuffix) {
+		if strings.HasSuffix(e.Name(), tmpSuffix) || slices.Contains(halfRemoved, e.Name()) {
 			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-				return fmt.Errorf("remove unfinished snapshot: %w", err)
+				return fmt.Errorf("remove what is left of a snapshot: %w", err)
 			}
 		}
 	}

@@ -36,11 +36,12 @@ type snapshotMeta struct {
 }
 
 // verifySnapshots reads the newest snapshot. Raft would step back to an older one when the newest
-// can't be read, with a log that may begin later: a hole. We refuse instead.
-func verifySnapshots(dir string) (*fsm.State, uint64, error) {
+// can't be read, with a log that may begin later: a hole. We refuse instead. halfRemoved are those
+// of which a crash left some, while raft removed them.
+func verifySnapshots(dir string) (state *fsm.State, index uint64, halfRemoved []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, fmt.Errorf("list snapshots: %w", err)
+		return nil, 0, nil, fmt.Errorf("list snapshots: %w", err)
 	}
 	var newest *snapshotMeta
 	for _, e := range entries {
@@ -49,26 +50,45 @@ func verifySnapshots(dir string) (*fsm.State, uint64, error) {
 		}
 		path := filepath.Join(dir, e.Name(), snapshotMetaFile)
 		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			halfRemoved = append(halfRemoved, e.Name())
+			continue
+		}
 		if err != nil {
-			return nil, 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
+			return nil, 0, nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
 		meta, err := parseSnapshotMeta(filepath.Join(dir, e.Name()), data)
 		if err != nil {
-			return nil, 0, fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
+			return nil, 0, nil, fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
 		}
 		if newest == nil || newer(meta, newest) {
 			newest = meta
 		}
 	}
+	for _, name := range halfRemoved {
+		// Raft removes old ones only. A newer one without metadata is damage.
+		meta, err := snapshotNamed(name)
+		if err != nil || newest == nil || !newer(newest, meta) {
+			return nil, 0, nil, fmt.Errorf("%w: %s is missing", ErrCorrupt, filepath.Join(dir, name, snapshotMetaFile))
+		}
+	}
 	if newest == nil {
-		return fsm.New(), 0, nil
+		return fsm.New(), 0, nil, nil
 	}
 	path := filepath.Join(dir, newest.ID, snapshotStateFile)
-	state, err := readSnapshotFile(path, newest.CRC)
+	state, err = readSnapshotFile(path, newest.CRC)
 	if err != nil {
-		return nil, 0, fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
+		return nil, 0, nil, fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
 	}
-	return state, newest.Index, nil
+	return state, newest.Index, halfRemoved, nil
+}
+
+// snapshotNamed is as much as raft's name of a snapshot says: <term>-<index>-<time>.
+func snapshotNamed(name string) (*snapshotMeta, error) {
+	var millis uint64
+	meta := &snapshotMeta{SnapshotMeta: raft.SnapshotMeta{ID: name}}
+	_, err := fmt.Sscanf(name, "%d-%d-%d", &meta.Term, &meta.Index, &millis)
+	return meta, err
 }
 
 func parseSnapshotMeta(dir string, data []byte) (*snapshotMeta, error) {
@@ -123,16 +143,18 @@ func readSnapshotFile(path string, wantCRC []byte) (state *fsm.State, err error)
 // whole (older ones, too: a leader sends them to nodes that were away), and that those beyond the
 // snapshot at index after continue it without a gap. (Before it there may be one: after the install
 // of a snapshot raft appends behind whatever old entries are left.)
-func verifyLog(path string, after uint64) (err error) {
+//
+// written is false where the file is missing, or was made but never written.
+func verifyLog(path string, after uint64) (written bool, err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("log: %w", err)
+		return false, fmt.Errorf("log: %w", err)
 	}
 	if info.Size() == 0 {
-		return nil // made, but never written
+		return false, nil
 	}
 	// bbolt maps the file and trusts its pages: a damaged one makes it panic or touch memory that isn't there.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -142,28 +164,33 @@ func verifyLog(path string, after uint64) (err error) {
 		}
 	}()
 	if err := verifyHeads(path); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
+		return false, fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
 	}
-	if err := verifyPages(path); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
+	switch err := verifyPages(path); {
+	case errors.Is(err, errNeverWritten):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
 	}
 	switch err := verifyEntries(path, after); {
 	case errors.Is(err, fsm.ErrUnknownCommand):
-		return fmt.Errorf("%s was written by a newer version: %w", path, err)
+		return false, fmt.Errorf("%s was written by a newer version: %w", path, err)
 	case err != nil:
-		return fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
+		return false, fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
 	}
-	return nil
+	return true, nil
 }
 
+// errNeverWritten says that bbolt made the file, and that a crash came before its first transaction.
+var errNeverWritten = errors.New("the log file has never been written")
+
 // verifyLogIsThere refuses to begin anew, without votes and state, in the name of a node of an exchange.
-func verifyLogIsThere(dir string, id Identity) error {
-	path := filepath.Join(dir, logFile)
-	if info, err := os.Stat(path); id.ClusterID == "" || err == nil && info.Size() > 0 {
+func verifyLogIsThere(dir string, id Identity, written bool) error {
+	if id.ClusterID == "" || written {
 		return nil
 	}
 	return fmt.Errorf("%w: %s is missing or empty, though this directory is part of exchange %s: restore it, "+
-		"or remove the whole directory and run `bourse raft remove-peer %s`", ErrCorrupt, path, id.ClusterID, id.NodeID)
+		"or remove the whole directory and run `bourse raft remove-peer %s`", ErrCorrupt, filepath.Join(dir, logFile), id.ClusterID, id.NodeID)
 }
 
 func readOnlyBolt() *bbolt.Options {
@@ -210,6 +237,10 @@ func verifyPages(path string) (err error) {
 		}
 		if info.Size() < tx.Size() {
 			return fmt.Errorf("cut short: %d of %d bytes", info.Size(), tx.Size())
+		}
+		// The first transaction, the third by bbolt's count, makes the buckets.
+		if first, _ := tx.Cursor().First(); first == nil && tx.ID() < 2 {
+			return errNeverWritten
 		}
 		for _, name := range [][]byte{logBucket, stableBucket} {
 			bucket := tx.Bucket(name)
