@@ -13,8 +13,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	"go.etcd.io/bbolt"
 
 	"github.com/bourse-dev/bourse/fsm"
 )
@@ -84,7 +82,7 @@ func OpenDisk(o DiskOptions) (disk *Disk, err error) {
 	if d.state, d.stateIndex, halfRemoved, err = verifySnapshots(filepath.Join(o.Dir, snapshotDir)); err != nil {
 		return nil, err
 	}
-	written, err := verifyLog(filepath.Join(o.Dir, logFile), d.stateIndex)
+	found, written, err := verifyLog(filepath.Join(o.Dir, logFile), d.stateIndex)
 	if err != nil {
 		return nil, err
 	}
@@ -106,18 +104,9 @@ func OpenDisk(o DiskOptions) (disk *Disk, err error) {
 		return nil, fmt.Errorf("open snapshots: %w", err)
 	}
 	d.snaps = &snapshotStore{snaps, filepath.Join(o.Dir, snapshotDir), o.Logger}
-	bolt, err := raftboltdb.New(raftboltdb.Options{
-		Path: filepath.Join(o.Dir, logFile),
-		BoltOptions: &bbolt.Options{
-			Timeout:        boltLockWait,
-			NoFreelistSync: true,
-			FreelistType:   bbolt.FreelistMapType,
-		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", filepath.Join(o.Dir, logFile), err)
+	if d.raft, err = openRaftStore(filepath.Join(o.Dir, logFile), found); err != nil {
+		return nil, err
 	}
-	d.raft = &raftStore{bolt}
 	return d, syncDir(o.Dir)
 }
 
