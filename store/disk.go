@@ -6,14 +6,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	"go.etcd.io/bbolt"
 
 	"github.com/bourse-dev/bourse/fsm"
 )
@@ -79,13 +78,15 @@ func OpenDisk(o DiskOptions) (disk *Disk, err error) {
 		return nil, err
 	}
 	d.identity = id
-	if d.state, d.stateIndex, err = verifySnapshots(filepath.Join(o.Dir, snapshotDir)); err != nil {
+	var halfRemoved []string
+	if d.state, d.stateIndex, halfRemoved, err = verifySnapshots(filepath.Join(o.Dir, snapshotDir)); err != nil {
 		return nil, err
 	}
-	if err = verifyLog(filepath.Join(o.Dir, logFile), d.stateIndex); err != nil {
+	found, written, err := verifyLog(filepath.Join(o.Dir, logFile), d.stateIndex)
+	if err != nil {
 		return nil, err
 	}
-	if err = verifyLogIsThere(o.Dir, id); err != nil {
+	if err = verifyLogIsThere(o.Dir, id, written); err != nil {
 		return nil, err
 	}
 
@@ -95,26 +96,17 @@ func OpenDisk(o DiskOptions) (disk *Disk, err error) {
 			return nil, err
 		}
 	}
-	if err = removeUnfinishedSnapshots(filepath.Join(o.Dir, snapshotDir)); err != nil {
+	if err = removeLeftovers(filepath.Join(o.Dir, snapshotDir), halfRemoved); err != nil {
 		return nil, err
 	}
 	snaps, err := raft.NewFileSnapshotStoreWithLogger(o.Dir, o.RetainSnapshots, o.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("open snapshots: %w", err)
 	}
-	d.snaps = &snapshotStore{snaps, filepath.Join(o.Dir, snapshotDir)}
-	bolt, err := raftboltdb.New(raftboltdb.Options{
-		Path: filepath.Join(o.Dir, logFile),
-		BoltOptions: &bbolt.Options{
-			Timeout:        boltLockWait,
-			NoFreelistSync: true,
-			FreelistType:   bbolt.FreelistMapType,
-		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", filepath.Join(o.Dir, logFile), err)
+	d.snaps = &snapshotStore{snaps, filepath.Join(o.Dir, snapshotDir), o.Logger}
+	if d.raft, err = openRaftStore(filepath.Join(o.Dir, logFile), found); err != nil {
+		return nil, err
 	}
-	d.raft = &raftStore{bolt}
 	return d, syncDir(o.Dir)
 }
 
@@ -192,8 +184,8 @@ func (d *Disk) Close() error {
 	return err
 }
 
-// removeUnfinishedSnapshots drops what a crash left half-written; raft never reads or removes those.
-func removeUnfinishedSnapshots(dir string) error {
+// removeLeftovers drops what a crash left half-written or half-removed; raft never reads or removes those.
+func removeLeftovers(dir string, halfRemoved []string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -202,9 +194,9 @@ func removeUnfinishedSnapshots(dir string) error {
 		return fmt.Errorf("list snapshots: %w", err)
 	}
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), tmpSuffix) {
+		if strings.HasSuffix(e.Name(), tmpSuffix) || slices.Contains(halfRemoved, e.Name()) {
 			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-				return fmt.Errorf("remove unfinished snapshot: %w", err)
+				return fmt.Errorf("remove what is left of a snapshot: %w", err)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
 
@@ -18,7 +19,8 @@ const snapshotSumFile = "meta.crc"
 // snapshotStore is raft's, with a checksum of the metadata.
 type snapshotStore struct {
 	*raft.FileSnapshotStore
-	dir string
+	dir    string
+	logger hclog.Logger
 }
 
 // Create implements raft.SnapshotStore.
@@ -29,19 +31,28 @@ func (s snapshotStore) Create(version raft.SnapshotVersion, index, term uint64, 
 	if err != nil {
 		return nil, err
 	}
-	return &snapshotSink{SnapshotSink: sink, dir: filepath.Join(s.dir, sink.ID())}, nil
+	return &snapshotSink{SnapshotSink: sink, dir: filepath.Join(s.dir, sink.ID()), logger: s.logger}, nil
 }
 
 type snapshotSink struct {
 	raft.SnapshotSink
-	dir string
+	dir    string
+	logger hclog.Logger
 }
 
-// Close implements raft.SnapshotSink.
+// Close implements raft.SnapshotSink. The snapshot is durable, and may have replaced others, as soon as raft's
+// own Close returns: without its checksum it is worth as much as an older version's.
 func (s *snapshotSink) Close() error {
 	if err := s.SnapshotSink.Close(); err != nil {
 		return err
 	}
+	if err := s.sealMeta(); err != nil {
+		s.logger.Warn("snapshot metadata has no checksum", "dir", s.dir, "error", err)
+	}
+	return nil
+}
+
+func (s *snapshotSink) sealMeta() error {
 	meta, err := os.ReadFile(filepath.Join(s.dir, snapshotMetaFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // a later snapshot has replaced it already
