@@ -240,8 +240,12 @@ func testBlueprintRights(t *testing.T, s *storeStory) {
 	m := s.members["rome"]
 	account := "--as=system:serviceaccount:" + agentNamespace + ":" + agentAccount
 	for _, c := range []struct{ verb, resource, namespace, want string }{
-		{"create", "deployments", shop, "yes"}, {"delete", "deployments", shop, "yes"}, {"create", "deployments", "default", "no"},
-		{"create", "pods", shop, "no"}, {"get", "secrets", shop, "no"}, {"create", "rolebindings", shop, "no"},
+		{"create", "deployments", shop, "yes"},
+		{"delete", "deployments", shop, "yes"},
+		{"create", "deployments", "default", "no"},
+		{"create", "pods", shop, "no"},
+		{"get", "secrets", shop, "no"},
+		{"create", "rolebindings", shop, "no"},
 	} {
 		got, err := m.cluster.Kubectl(ctx, "auth", "can-i", c.verb, c.resource, "-n", c.namespace, account)
 		if want := c.want + "\n"; got != want {
