@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,6 +51,9 @@ func (e explainingCodecs) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVe
 type explainingDecoder struct{ runtime.Decoder }
 
 func (e explainingDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	if faults := hugeExponents(data); len(faults) > 0 {
+		return nil, nil, faults.ToAggregate()
+	}
 	obj, gvk, err := e.Decoder.Decode(data, defaults, into)
 	if err != nil && !runtime.IsStrictDecodingError(err) {
 		if faults := badQuantities(data); len(faults) > 0 {
@@ -82,7 +86,11 @@ func (s *Server) withQuantityFaults(next http.Handler) http.Handler {
 			s.fail(w, r, apierrors.NewBadRequest("body: "+err.Error()))
 			return
 		}
-		if faults := append(badQuantities(body), badPatchedQuantities(body)...); len(faults) > 0 {
+		faults := hugeExponents(body)
+		if len(faults) == 0 {
+			faults = append(badQuantities(body), badPatchedQuantities(body)...)
+		}
+		if len(faults) > 0 {
 			s.fail(w, r, apierrors.NewInvalid(schema.GroupKind{Group: info.APIGroup, Kind: kindNames[info.Resource]}, info.Name, faults))
 			return
 		}
@@ -119,6 +127,68 @@ var quantityLists = []string{
 	"spec.largestFree", "spec.lending.keepBack",
 	"spec.slices." + eachItem + ".resources",
 	"allocatable", "allocated", "largestFree",
+}
+
+// hugeExponent is a number no quantity needs: to parse 1e99999999 takes a core for minutes.
+var hugeExponent = regexp.MustCompile(`^[+-]?[0-9]*[.]?[0-9]*[eE][+-]?[0-9]{4,}$`)
+
+// maybeHuge is looked for first: hardly any body has it.
+var maybeHuge = regexp.MustCompile(`[0-9.][eE][+-]?[0-9]{4}`)
+
+// hugeExponents finds them anywhere but in metadata, before anything else parses them.
+func hugeExponents(data []byte) field.ErrorList {
+	if !maybeHuge.Match(data) {
+		return nil
+	}
+	var object map[string]any
+	var operations []any // of a JSON patch
+	if unmarshalExactly(data, &object) != nil && unmarshalExactly(data, &operations) != nil {
+		// As JSON first: YAML makes infinity of a number like that.
+		var err error
+		if data, err = yaml.YAMLToJSON(data); err != nil || unmarshalExactly(data, &object) != nil {
+			return nil
+		}
+	}
+	metadata := len(hugeExponentsAt(object["metadata"], nil))
+	delete(object, "metadata")
+	faults := append(hugeExponentsAt(object, nil), hugeExponentsAt(operations, nil)...)
+	if len(faults) == 0 && hugeTokens(data) > metadata {
+		return field.ErrorList{field.Forbidden(field.NewPath("body"), "a field stands there twice, once with an exponent of more than three digits")}
+	}
+	return faults
+}
+
+func hugeExponentsAt(value any, at *field.Path) (faults field.ErrorList) {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, name := range sortedKeys(v) {
+			faults = append(faults, hugeExponentsAt(v[name], at.Child(name))...)
+		}
+	case []any:
+		for i, item := range v {
+			faults = append(faults, hugeExponentsAt(item, at.Index(i))...)
+		}
+	case string, json.Number:
+		if text := fmt.Sprint(v); hugeExponent.MatchString(text) {
+			faults = append(faults, field.Invalid(at, text, "the exponent has more than three digits"))
+		}
+	}
+	return faults
+}
+
+// hugeTokens counts them in the text, where a field that stands there twice hides none.
+func hugeTokens(data []byte) (count int) {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	for {
+		token, err := decoder.Token()
+		if err != nil {
+			return count
+		}
+		if hugeExponent.MatchString(fmt.Sprint(token)) {
+			count++
+		}
+	}
 }
 
 // badQuantities finds what does not parse in a JSON or YAML object.
