@@ -55,7 +55,7 @@ const (
 const (
 	// helloTimeout bounds the opening of a connection on either side.
 	helloTimeout = 3 * time.Second
-	// applyTimeout bounds how long a read waits until what is committed is applied on the leader.
+	// applyTimeout bounds how long a read or an intent waits until the leader has applied what it is made on.
 	applyTimeout = 5 * time.Second
 	// enqueueTimeout bounds the wait for a place in Raft's queue.
 	enqueueTimeout = 5 * time.Second

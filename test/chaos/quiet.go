@@ -149,10 +149,7 @@ func (r *run) everybodyTold(ctx context.Context, marks [2]uint64) error {
 		}
 		return nil
 	})
-	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("%w: %w", errViolated, err)
-	}
-	return err
+	return violatedUnlessOver(ctx, err)
 }
 
 // hashesEqual asks every node for the hash of its state.

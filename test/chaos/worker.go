@@ -101,17 +101,22 @@ func (w *worker) read(kind history.Kind, a *answer, since uint64) (row history.R
 	return row, true
 }
 
-func (w *worker) get(ctx context.Context, rv string) {
-	o := w.objects.any(w.rng)
-	kind, query, since := "get, linearizable", "", w.told.Load()
+// aged is what a read of that resourceVersion is called and asks for, and how new what it gives must be.
+func (w *worker) aged(verb, rv string) (kind, query string, since uint64) {
 	switch rv {
 	case "":
+		return verb + ", linearizable", "", w.told.Load()
 	case "0":
-		kind, query, since = "get, any age", version("0"), 0
+		return verb + ", any age", version("0"), 0
 	default:
 		since, _ = strconv.ParseUint(rv, 10, 64) // it is ours
-		kind, query = "get, not older", version(rv)
+		return verb + ", not older", version(rv), since
 	}
+}
+
+func (w *worker) get(ctx context.Context, rv string) {
+	o := w.objects.any(w.rng)
+	kind, query, since := w.aged("get", rv)
 	call := w.since()
 	a := w.ask(ctx, kind, get(reservationPath(o.namespace(), o.name()), query))
 	op := history.Op{Client: w.id, Key: o.key(), Action: history.Get, Call: call, Return: w.since()}
@@ -144,15 +149,7 @@ func (w *worker) list(ctx context.Context, kind history.Kind, rv string) {
 		prefix = fmt.Sprintf("ns%d/", namespace)
 		path = reservationPath(strings.TrimSuffix(prefix, "/"), "")
 	}
-	what, query, since := "list, linearizable", "", w.told.Load()
-	switch rv {
-	case "":
-	case "0":
-		what, query, since = "list, any age", version("0"), 0
-	default:
-		since, _ = strconv.ParseUint(rv, 10, 64) // it is ours
-		what, query = "list, not older", version(rv)
-	}
+	what, query, since := w.aged("list", rv)
 	if kind == history.Advertisements {
 		what = "list advertisements"
 	}

@@ -190,6 +190,12 @@ func (b *Book) Held(cluster string) Amounts {
 	return sum
 }
 
+// Hold of the holder, if it has one.
+func (b *Book) Hold(holder string) (Hold, bool) {
+	h, ok := b.holds[holder]
+	return h, ok
+}
+
 // Holds are all live holds, by holder.
 func (b *Book) Holds() []Hold {
 	return slices.SortedFunc(maps.Values(b.holds), func(x, y Hold) int { return strings.Compare(x.Holder, y.Holder) })

@@ -66,20 +66,16 @@ func (r *replay) slices(row Row, a Advertisement) error {
 	if r.consents == nil || !r.consents(a.Cluster) {
 		return nil
 	}
-	all, old := r.book.Held(a.Cluster), model.Amounts{}
-	for _, h := range r.book.Holds() {
-		if h.Holder == slicesOf(a.Cluster) {
-			old = h.Amounts
-		}
-	}
-	now := a.Reserved.model()
+	all, now := r.book.Held(a.Cluster), a.Reserved.model()
+	hold, held := r.book.Hold(slicesOf(a.Cluster))
+	old := hold.Amounts
 	for resource := range now {
 		now[resource] -= all[resource] - old[resource]
 	}
 	switch {
 	case now["cpu"] == old["cpu"] && now["memory"] == old["memory"]:
 		return nil
-	case len(old) == 0:
+	case !held:
 		return r.book.Grant(row.Rev, model.Hold{Holder: slicesOf(a.Cluster), Cluster: a.Cluster, Amounts: now, Fence: row.Rev})
 	}
 	return r.book.Resize(row.Rev, slicesOf(a.Cluster), now)
@@ -89,12 +85,8 @@ func (r *replay) slices(row Row, a Advertisement) error {
 func (h *History) HeldBySlices(cluster string) Amounts {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, hold := range h.replay.book.Holds() {
-		if hold.Holder == slicesOf(cluster) {
-			return Amounts{hold.Amounts["cpu"], hold.Amounts["memory"]}
-		}
-	}
-	return Amounts{}
+	hold, _ := h.replay.book.Hold(slicesOf(cluster))
+	return Amounts{hold.Amounts["cpu"], hold.Amounts["memory"]}
 }
 
 func (r *replay) changed(row Row, old, body Reservation, counts *Counts) error {
