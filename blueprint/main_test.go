@@ -1,37 +1,28 @@
 package blueprint
 
 import (
-	"flag"
 	"os"
 	"testing"
+
+	"github.com/bourse-dev/bourse/test/lives"
 )
 
 // Random lives in `go test`, with the race detector, and in `make test-long`, each of so many actions on average.
 const (
-	lives     = "300"
-	livesRace = "60"
-	livesLong = "5000"
+	short     = "300"
+	shortRace = "60"
+	long      = "5000"
 	actions   = "50"
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	checks := lives
+	checks := short
 	switch {
-	case os.Getenv("BOURSE_LONG") != "":
-		checks = livesLong
+	case lives.Long():
+		checks = long
 	case underRace:
-		checks = livesRace
+		checks = shortRace
 	}
-	given := map[string]bool{}
-	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	for name, value := range map[string]string{"rapid.checks": checks, "rapid.steps": actions} {
-		if given[name] {
-			continue
-		}
-		if err := flag.Set(name, value); err != nil {
-			panic(err)
-		}
-	}
+	lives.Default(map[string]string{"rapid.checks": checks, "rapid.steps": actions})
 	os.Exit(m.Run())
 }

@@ -1,10 +1,11 @@
 package fsm
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"testing"
+
+	"github.com/bourse-dev/bourse/test/lives"
 )
 
 // Sequences in `go test`, and in `make test-long`.
@@ -23,17 +24,10 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	flag.Parse()
-	chosen := false
-	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "rapid.checks" })
-	if !chosen {
-		n := sequences
-		if os.Getenv("BOURSE_LONG") != "" {
-			n = sequencesLong
-		}
-		if err := flag.Set("rapid.checks", fmt.Sprint(n/shards)); err != nil {
-			panic(err)
-		}
+	n := sequences
+	if lives.Long() {
+		n = sequencesLong
 	}
+	lives.Default(map[string]string{"rapid.checks": fmt.Sprint(n / shards)})
 	os.Exit(m.Run())
 }

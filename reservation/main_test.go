@@ -1,33 +1,24 @@
 package reservation
 
 import (
-	"flag"
 	"os"
 	"testing"
+
+	"github.com/bourse-dev/bourse/test/lives"
 )
 
 // Random lives in `go test` and in `make test-long`, each of so many actions on average.
 const (
-	lives     = "2000"
-	livesLong = "20000"
-	actions   = "50"
+	short   = "2000"
+	long    = "20000"
+	actions = "50"
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	checks := lives
-	if os.Getenv("BOURSE_LONG") != "" {
-		checks = livesLong
+	checks := short
+	if lives.Long() {
+		checks = long
 	}
-	given := map[string]bool{}
-	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	for name, value := range map[string]string{"rapid.checks": checks, "rapid.steps": actions} {
-		if given[name] {
-			continue
-		}
-		if err := flag.Set(name, value); err != nil {
-			panic(err)
-		}
-	}
+	lives.Default(map[string]string{"rapid.checks": checks, "rapid.steps": actions})
 	os.Exit(m.Run())
 }
