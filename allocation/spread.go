@@ -193,6 +193,10 @@ func (s *Spread) key(i, more int, dearest int64) rankKey {
 	case broker.StrategySpread:
 		return rankKey{int64(others), -left}
 	case broker.StrategyPack:
+		if more == 0 { // sites were filled one by one: what was a site's rank when its first came decides
+			count := s.Spots[i].Count
+			left, others = resourcesLeft(&site.Account, s.Ask.Times(1-count)), site.Running-count
+		}
 		return rankKey{int64(min(1, max(0, 1-others))), left}
 	case broker.StrategyCheapest:
 		return rankKey{f.price}

@@ -121,6 +121,21 @@ func TestWhatIsAddedLastIsRemovedFirst(t *testing.T) {
 	})
 }
 
+// The second instance on a site ranks before its first, so the last to come is not simply the worst now.
+func TestPackEmptiesTheSiteItFilledLast(t *testing.T) {
+	t.Parallel()
+	two := Account{Allocatable: Amounts{{CPU, 2}}}
+	s := &Spread{
+		Strategy: broker.StrategyPack, Ask: Amounts{{CPU, 1}},
+		Sites: []Site{{ClusterID: "a", Account: two}, {ClusterID: "b", Account: two}},
+		Spots: []Spot{{Open: true, Most: 1}, {Open: true, Most: 2}},
+	}
+	require.Equal(t, 3, s.Fill(3))
+	require.Equal(t, []int{1, 2}, counts(s))
+	s.Drop(2)
+	require.Equal(t, []int{1, 0}, counts(s))
+}
+
 func TestInstancesLeaveClosedSitesFirst(t *testing.T) {
 	t.Parallel()
 	s := &Spread{Ask: Amounts{{CPU, 1000}}, Sites: make([]Site, 3), Spots: []Spot{{Open: true, Most: 9}, {Most: 9}, {Open: true, Most: 9}}}
