@@ -3,6 +3,7 @@ package blueprint
 import (
 	"bytes"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -162,6 +163,21 @@ func (f *federation) resize(s *site, from, to, used allocation.Amounts) bool {
 	f.taken[s] = struct{}{}
 	s.account.HeldOrUsed = s.account.HeldOrUsed.Add(after).Sub(before)
 	return true
+}
+
+// most is how many instances a hold could be resized to, by the same rule as resize.
+func (s *site) most(one, from, used allocation.Amounts) int {
+	most, has := int64(math.MaxInt32), from.Max(used)
+	for _, a := range one {
+		room := has.Get(a.Resource)
+		if s.open {
+			room += min(s.account.Available(a.Resource), math.MaxInt64-room)
+		}
+		if a.Value > 0 {
+			most = min(most, room/a.Value)
+		}
+	}
+	return int(most)
 }
 
 func clusterIDOf(key string) string {

@@ -28,6 +28,8 @@ const (
 	itemOverheadBytes = 512
 	// maxReconciled blueprints of one Step: at 1 ms each it takes an eighth of a second.
 	maxReconciled = 128
+	// maxShares of the blueprints of one Step: a thousand of them take 20 ms. The last may go beyond.
+	maxShares = 8192
 )
 
 const (

@@ -81,13 +81,10 @@ func (r *reconciliation) turn(at int) (turned bool) {
 		if unavailable > 0 {
 			least = 0
 		}
-		before, fits := t.surge[at], false
+		before := t.surge[at]
 		t.turned[at] = true
-		for beside := int(most); beside >= least && !fits; beside-- {
-			t.surge[at] = beside
-			fits = r.rehold(t, at)
-		}
-		if !fits {
+		t.surge[at] = min(int(most), r.fed.sites[at].most(t.ask, t.hold[at], r.usedAt(t, at))-t.next[at])
+		if t.surge[at] < least || !r.rehold(t, at) {
 			t.turned[at], t.surge[at] = false, before
 			r.blocked = t.spec.Name + ": no room on " + r.fed.sites[at].id + " to change its version"
 			continue

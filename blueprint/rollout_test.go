@@ -106,3 +106,29 @@ func (x *exchange) readyPods() (total int) {
 	}
 	return total
 }
+
+const badVersion = "registry.example.com/web:2"
+
+// What a surge that does not fit costs to find out must not grow with the surge.
+func TestASurgeOfAThousandIsFoundNotToFitAtOnce(t *testing.T) {
+	reconciled := func(surge int32) float64 {
+		x := newExchange(t)
+		rome := x.cluster("rome", "cpu=4", "")
+		b := blueprint("a", "web=4*cpu=1")
+		zero, many := intstr.FromInt32(0), intstr.FromInt32(surge)
+		b.Spec.Rollout = broker.BlueprintRollout{MaxUnavailable: &zero, MaxSurge: &many}
+		x.create(b)
+		x.rest()
+		x.edit("a", func(s *broker.BlueprintSpec) { s.Slices[0].Artifact = badVersion })
+		x.rest()
+		require.Contains(t, x.get("a").Status.Message, "web: no room on rome to change its version")
+		fed, shares, object := newFederation(x.state), x.rows(), x.get("a")
+		allocs := testing.AllocsPerRun(10, func() { reconcile(x.cfg.Policy, fed, object, shares, x.now) })
+		rome.allocatable = amounts("cpu=7500m")
+		rome.report()
+		x.run()
+		require.EqualValues(t, min(surge, 3), x.rows()[0].record.Surge, "as many beside as fit, and no more than may be")
+		return allocs
+	}
+	require.Less(t, reconciled(1000), 2*reconciled(2))
+}
