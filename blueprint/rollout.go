@@ -32,6 +32,11 @@ func (r *reconciliation) failedRollout() *broker.BlueprintRollback {
 	return nil
 }
 
+// takesBack: a version is to be taken back, and the stored status does not say so yet.
+func (r *reconciliation) takesBack() bool {
+	return r.rolledBack != nil && r.rolledBack != r.blueprint.Status.RolledBack
+}
+
 // rollout brings the wanted version to one cluster after another: to the next only when all that runs
 // it is ready. Clusters on which something is broken come first, they have the least to lose.
 func (r *reconciliation) rollout() {

@@ -132,3 +132,51 @@ func TestASurgeOfAThousandIsFoundNotToFitAtOnce(t *testing.T) {
 	}
 	require.Less(t, reconciled(1000), 2*reconciled(2))
 }
+
+// Wherever the entry is full while a version is taken back, it is taken back once.
+func TestARollbackThatFillsTheEntryIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	for filler := maxItems - 4; filler <= maxItems; filler++ {
+		x := newExchange(t)
+		for _, id := range []string{"berlin", "paris", "rome", "wien"} {
+			x.cluster(id, "cpu=80", "").bad = map[string]bool{badVersion: true}
+		}
+		x.create(blueprint("z", "web=4*cpu=1"))
+		x.rest()
+		x.edit("z", func(s *broker.BlueprintSpec) { s.Slices[0].Artifact = badVersion })
+		failed := func() bool {
+			return slices.ContainsFunc(x.rows(), func(s *share) bool { return s.in(broker.SliceFailed) })
+		}
+		for acts := 0; !failed(); acts++ {
+			require.Less(t, acts, 100)
+			x.run()
+			x.act()
+		}
+		var list []string
+		for i := range filler / 4 {
+			list = append(list, fmt.Sprintf("s%d=4*cpu=10m", i))
+		}
+		if n := filler % 4; n > 0 {
+			list = append(list, fmt.Sprintf("t=%d*cpu=10m", n))
+		}
+		x.create(blueprint("a", list...))
+		ran := 0
+		x.onEntry = func() {
+			now := 0
+			for _, s := range x.rows() {
+				if s.object.Spec.Image == badVersion {
+					now++
+				}
+			}
+			if now > 0 && ran < 0 {
+				require.Fail(t, "the version comes again", "with %d other commands", filler)
+			}
+			if ran = now; now == 0 {
+				ran = -1
+			}
+		}
+		x.rest()
+		require.NotNil(t, x.get("z").Status.RolledBack)
+		require.Len(t, x.rows(), 4+filler)
+	}
+}

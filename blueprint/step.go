@@ -42,6 +42,12 @@ func (t *term) reconcile(owner string) bool {
 	}
 	m := t.remember(owner)
 	r := reconcile(t.cfg.Policy, t.fed, b, shares, t.now)
+	var wrote, full bool
+	if r.takesBack() { // stored before anything follows from it: forgotten, the version would be brought again
+		if wrote, full = t.proposeStatus(owner, row, r, m); full {
+			return false
+		}
+	}
 	for i := range r.changes {
 		if !t.propose(owner, &r.changes[i], row) {
 			return false
@@ -50,9 +56,10 @@ func (t *term) reconcile(owner string) bool {
 	if m.wanting, m.waiting = r.wanting(), r.waiting(); r.retryAt > 0 {
 		m.look(r.retryAt)
 	}
-	wrote, full := t.proposeStatus(owner, row, r, m)
-	if full {
-		return false
+	if !wrote {
+		if wrote, full = t.proposeStatus(owner, row, r, m); full {
+			return false
+		}
 	}
 	if r.moved > 0 {
 		t.observe(owner, Observation{Event: EventMoved, Count: r.moved})
