@@ -133,6 +133,75 @@ func TestASurgeOfAThousandIsFoundNotToFitAtOnce(t *testing.T) {
 	require.Less(t, reconciled(1000), 2*reconciled(2))
 }
 
+// A failure of one slice's long healthy version must not take it back because another slice has no place.
+func TestASliceWithoutAPlaceDoesNotKeepOthersOutOfTheHistory(t *testing.T) {
+	t.Parallel()
+	x := newExchange(t)
+	paris := x.cluster("paris", "cpu=8", "")
+	x.cluster("berlin", "cpu=8", "")
+	x.create(blueprint("a", "web=4*cpu=1"))
+	x.rest()
+	x.edit("a", func(s *broker.BlueprintSpec) {
+		s.Slices[0].Artifact = badVersion
+		s.Slices = append(s.Slices, blueprint("b", "gpu=1*cpu=64").Spec.Slices[0])
+	})
+	x.rest()
+	status := x.get("a").Status
+	require.Equal(t, broker.BlueprintDegraded, status.Phase, "gpu has no place")
+	require.Len(t, status.History, 2)
+	require.Equal(t, map[string]string{"web": badVersion}, status.History[0].Artifacts)
+	require.EqualValues(t, 2, status.History[0].Generation)
+
+	paris.bad = map[string]bool{badVersion: true}
+	for _, w := range paris.work {
+		for _, p := range w.pods {
+			p.ready = 0
+		}
+	}
+	x.pass(minute)
+	require.Nil(t, x.get("a").Status.RolledBack, "it is tried again, as any failed slice")
+	for _, s := range x.rows() {
+		require.Equal(t, badVersion, s.object.Spec.Image)
+	}
+	paris.bad = nil
+	x.pass(2 * minute)
+	for _, s := range x.rows() {
+		require.True(t, s.settled(), s.row.Key)
+	}
+
+	paris.allocatable = amounts("cpu=80") // gpu gets its place, in the same generation
+	paris.report()
+	x.rest()
+	status = x.get("a").Status
+	require.Len(t, status.History, 2, "a generation has one entry")
+	require.Equal(t, map[string]string{"web": badVersion, "gpu": "registry.example.com/gpu:1"}, status.History[0].Artifacts)
+}
+
+// A slice that fails goes back to its own last version; what another slice ran in full meanwhile stays.
+func TestOnlyTheSliceThatNeverRanGoesBack(t *testing.T) {
+	t.Parallel()
+	x := newExchange(t)
+	x.cluster("berlin", "cpu=2", "")
+	paris := x.cluster("paris", "cpu=4", "")
+	b := blueprint("a", "web=1*cpu=1", "db=1*cpu=1")
+	b.Spec.Slices[1].AntiAffinity = []string{"web"}
+	x.create(b)
+	x.rest()
+	require.Equal(t, "db@paris=1 web@berlin=1", x.placed("a"))
+	const badDB = "registry.example.com/db:2"
+	paris.bad = map[string]bool{badDB: true}
+	x.edit("a", func(s *broker.BlueprintSpec) { s.Slices[0].Artifact, s.Slices[1].Artifact = badVersion, badDB })
+	x.rest()
+	status := x.get("a").Status
+	require.NotNil(t, status.RolledBack)
+	require.Equal(t, "db", status.RolledBack.Slice)
+	require.Equal(t, map[string]string{"web": badVersion, "db": "registry.example.com/db:1"}, status.History[0].Artifacts)
+	for _, s := range x.rows() {
+		require.True(t, s.settled(), s.row.Key)
+		require.Equal(t, status.History[0].Artifacts[s.record.Slice], s.object.Spec.Image)
+	}
+}
+
 // Wherever the entry is full while a version is taken back, it is taken back once.
 func TestARollbackThatFillsTheEntryIsNotForgotten(t *testing.T) {
 	t.Parallel()

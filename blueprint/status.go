@@ -2,7 +2,6 @@ package blueprint
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -24,7 +23,6 @@ func (r *reconciliation) report(stuck string) *broker.BlueprintStatus {
 		status.ActivatedAt = was.ActivatedAt
 	}
 	var faults, pending []string
-	complete := true // every instance that is placed runs the version of the spec
 	for _, t := range r.tasks {
 		line := r.reportTask(t)
 		status.Slices = append(status.Slices, line)
@@ -37,13 +35,11 @@ func (r *reconciliation) report(stuck string) *broker.BlueprintStatus {
 		if line.Ready < line.Desired {
 			pending = append(pending, fmt.Sprintf("%s: %d of %d ready", line.Name, line.Ready, line.Desired))
 		}
-		steady := t.steady()
-		if !steady && line.Ready >= line.Desired {
+		if !t.steady() && line.Ready >= line.Desired {
 			pending = append(pending, line.Name+": changing")
 		}
-		complete = complete && steady && line.Placed > 0 && t.fault == ""
 	}
-	if r.rolledBack == nil && complete {
+	if r.rolledBack == nil {
 		status.History = r.history()
 	}
 	if back := r.rolledBack; back != nil {
@@ -164,19 +160,29 @@ func (r *reconciliation) misses(t *task) string {
 	return strings.Join(all, "; ")
 }
 
-// history with what runs now on top, where that is another version than before.
+// history with what each slice runs in full now in the newest entry, and the other slices as they were in
+// it: one that has no place must not make others go back to what they ran long ago. A generation has one entry.
 func (r *reconciliation) history() []broker.BlueprintVersion {
 	was := r.blueprint.Status.History
-	artifacts := map[string]string{}
+	artifacts, news := map[string]string{}, false
 	for _, t := range r.tasks {
-		artifacts[t.spec.Name] = t.wanted.artifact
+		artifact := r.versionBefore(t)
+		if t.wanted.artifact != artifact && t.fault == "" && sum(t.next) > 0 && t.steady() {
+			artifact, news = t.wanted.artifact, true
+		}
+		if artifact != "" {
+			artifacts[t.spec.Name] = artifact
+		}
 	}
-	if len(was) > 0 && maps.Equal(was[0].Artifacts, artifacts) {
+	if !news {
 		return was
 	}
 	next := []broker.BlueprintVersion{{
 		Generation: r.blueprint.Generation, Artifacts: artifacts, ActiveAt: metav1.NewMicroTime(timeOf(r.now)),
 	}}
+	if len(was) > 0 && was[0].Generation == r.blueprint.Generation {
+		was = was[1:]
+	}
 	return append(next, was[:min(len(was), broker.MaxBlueprintHistory-1)]...)
 }
 

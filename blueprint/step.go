@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
@@ -119,8 +121,10 @@ func (t *term) proposeStatus(owner string, row *fsm.Row, r *reconciliation, m *m
 	if err != nil || bytes.Equal(facts, row.Facts) {
 		return false, false
 	}
-	e, news := event(row, r.blueprint, status, t.now)
-	if next := m.toldAt + statusEvery; next > t.now && !news && r.blueprint.Status.ObservedGeneration == status.ObservedGeneration {
+	e, tell := event(row, r.blueprint, status, t.now)
+	was := &r.blueprint.Status
+	news := tell || was.ObservedGeneration != status.ObservedGeneration || !equality.Semantic.DeepEqual(was.History, status.History)
+	if next := m.toldAt + statusEvery; next > t.now && !news {
 		m.look(next)
 		return false, false
 	}
@@ -128,7 +132,7 @@ func (t *term) proposeStatus(owner string, row *fsm.Row, r *reconciliation, m *m
 		Guards: []fsm.Guard{fsm.GuardSpec(row), {Key: row.Key, Part: fsm.PartFacts, Revision: row.FactsRev}},
 		Writes: []fsm.Write{{Key: row.Key, Facts: facts}},
 	}
-	if news {
+	if tell {
 		txn.Writes = append(txn.Writes, e)
 	}
 	if !t.batch.add(txn) {
