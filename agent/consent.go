@@ -105,13 +105,17 @@ func (c *Consent) refusal(namespace, image string) string {
 	if err != nil {
 		return fmt.Sprintf("image %q is no image reference", image)
 	}
-	for _, registry := range c.Registries {
+	allowed := slices.ContainsFunc(c.Registries, func(registry string) bool {
 		prefix, err := registryPrefix(registry)
-		if registry == anything || err == nil && strings.HasPrefix(named.Name(), prefix+"/") || err == nil && named.Name() == prefix {
-			return ""
-		}
+		return registry == anything || err == nil && (named.Name() == prefix || strings.HasPrefix(named.Name(), prefix+"/"))
+	})
+	if !allowed {
+		return fmt.Sprintf("image %s is not of --blueprint-registries %s of this cluster's agent", named.Name(), strings.Join(c.Registries, ","))
 	}
-	return fmt.Sprintf("image %s is not of --blueprint-registries %s of this cluster's agent", named.Name(), strings.Join(c.Registries, ","))
+	if full := named.String(); full != image { // what is judged here has to be what the member's nodes pull
+		return fmt.Sprintf("image %q must be written out as %s", image, full)
+	}
+	return ""
 }
 
 // words is the message of the condition BlueprintsAllowed.
