@@ -55,6 +55,26 @@ func (r sliceStatusREST) Get(ctx context.Context, name string, options *metav1.G
 	return obj, mayReadSlice(ctx, obj.(*broker.Slice))
 }
 
+// Update refuses an agent of another cluster before its patch is looked at: what a test in it finds would tell it of
+// the slice.
+func (r sliceStatusREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo,
+	create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, force bool, options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
+	return r.statusStore.Update(ctx, name, readableSlice{info}, create, update, force, options)
+}
+
+// readableSlice applies what is written only to a slice that the user may read.
+type readableSlice struct{ rest.UpdatedObjectInfo }
+
+func (u readableSlice) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
+	if s, ok := old.(*broker.Slice); ok && s.Name != "" {
+		if err := mayReadSlice(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	return u.UpdatedObjectInfo.UpdatedObject(ctx, old)
+}
+
 func newSlices(s *Server, options generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
 	main, err := newStore(kind{
 		plural: "slices", singular: "slice", group: broker.GroupName,
