@@ -31,7 +31,8 @@ type site struct {
 	short   map[string]allocation.Amounts
 
 	heard bool // its agent is, and the provider has not withdrawn the offer
-	open  bool // takes new holds
+	open  bool // takes new holds, and more in those that are there
+	holds int  // with what this Step proposed
 
 	// What is read of the body and the agent's conditions, once for each of them.
 	labels  labels.Set
@@ -84,7 +85,7 @@ func (f *federation) set(key string, row *fsm.Row) {
 // reset forgets what the last Step took.
 func (f *federation) reset() {
 	for s := range f.taken {
-		s.account = s.row.Account.Account
+		s.account, s.holds = s.row.Account.Account, s.row.Account.HoldCount()
 	}
 	clear(f.taken)
 }
@@ -99,7 +100,7 @@ func readSite(was *site, row *fsm.Row) *site {
 	if row.Account == nil {
 		return s
 	}
-	s.account = row.Account.Account
+	s.account, s.holds = row.Account.Account, row.Account.HoldCount()
 	s.heard = row.Ledger != nil && row.Ledger.Phase == store.PhaseActive
 	s.open = s.heard && !row.Closed()
 	s.short = store.ShortHolders(row.Account)
@@ -128,7 +129,7 @@ func (s *site) read(ad *broker.ClusterAdvertisement) {
 
 // alike: the same but for figures.
 func (s *site) alike(o *site) bool {
-	return s.heard == o.heard && s.open == o.open && s.consent == o.consent && s.row.BodyRev == o.row.BodyRev
+	return s.heard == o.heard && s.open == o.open && s.full() == o.full() && s.consent == o.consent && s.row.BodyRev == o.row.BodyRev
 }
 
 // roomier: there is more of something than there was.
@@ -139,6 +140,9 @@ func (s *site) roomier(was *site) bool {
 	})
 }
 
+// full: Apply refuses any new hold, and lets those that are there grow.
+func (s *site) full() bool { return s.holds >= fsm.MaxHoldsPerAccount }
+
 // closed says why the cluster takes nothing new, "" where it does.
 func (s *site) closed() string {
 	switch {
@@ -146,6 +150,8 @@ func (s *site) closed() string {
 		return "not active"
 	case !s.open:
 		return "cordoned by its provider"
+	case s.full():
+		return "has as many holds as a cluster may have"
 	case !s.consent:
 		return "runs no blueprints: " + s.why
 	}
@@ -155,10 +161,17 @@ func (s *site) closed() string {
 // resize changes a hold as Apply would, with what the pods inside use. It says whether Apply would.
 func (f *federation) resize(s *site, from, to, used allocation.Amounts) bool {
 	before, after := from.Max(used), to.Max(used)
+	first := len(from) == 0 && len(to) > 0
+	if first && s.full() {
+		return false
+	}
 	if added := after.Sub(before).Max(nil); len(added) > 0 {
 		if _, fits := allocation.Fits(&s.account, added); !fits || !s.open {
 			return false
 		}
+	}
+	if first {
+		s.holds++
 	}
 	f.taken[s] = struct{}{}
 	s.account.HeldOrUsed = s.account.HeldOrUsed.Add(after).Sub(before)
