@@ -35,7 +35,7 @@ func Plan(p Policy, state *fsm.State, b *broker.Blueprint, now fsm.Millis) Previ
 			shares = append(shares, s)
 		}
 	}
-	r := reconcile(p, newFederation(state), b, shares, now)
+	r := aim(p, newFederation(state), b, shares, now)
 	var out Preview
 	for i, t := range r.tasks {
 		matches := false

@@ -72,6 +72,15 @@ type task struct {
 
 // reconcile says what should change. shares are those of this very blueprint.
 func reconcile(p Policy, fed *federation, b *broker.Blueprint, shares []*share, now fsm.Millis) *reconciliation {
+	r := aim(p, fed, b, shares, now)
+	r.approach()
+	r.rollout()
+	r.instruct()
+	return r
+}
+
+// aim is a reconciliation as far as the target, which is all that a plan needs.
+func aim(p Policy, fed *federation, b *broker.Blueprint, shares []*share, now fsm.Millis) *reconciliation {
 	r := &reconciliation{Policy: p, now: now, fed: fed, blueprint: b}
 	if back := b.Status.RolledBack; back != nil && back.Generation == b.Generation {
 		r.rolledBack = back
@@ -83,9 +92,6 @@ func reconcile(p Policy, fed *federation, b *broker.Blueprint, shares []*share, 
 		}
 	}
 	r.target()
-	r.approach()
-	r.rollout()
-	r.instruct()
 	return r
 }
 
