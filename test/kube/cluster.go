@@ -15,6 +15,8 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/bourse-dev/bourse/test/kube/internal/child"
 )
 
 // startTimeout bounds Start where its context has no deadline: ten times what a busy two-core machine needs.
@@ -45,8 +47,8 @@ type Cluster struct {
 	ports ports
 
 	procMu sync.Mutex
-	procs  []*process      // in the order in which they were started; Stop goes backwards
-	killed map[string]bool // by Kill, and not revived since
+	procs  []*child.Process // in the order in which they were started; Stop goes backwards
+	killed map[string]bool  // by Kill, and not revived since
 }
 
 // ports are where the programs listen, all on loopback.
@@ -111,8 +113,8 @@ func (c *Cluster) start(ctx context.Context, nodes []Node) error {
 		return fmt.Errorf("making certificates: %w", err)
 	}
 	for _, port := range []*int{&c.ports.etcdClient, &c.ports.etcdPeer, &c.ports.apiserver, &c.ports.scheduler} {
-		if *port, err = freePort(); err != nil {
-			return fmt.Errorf("finding a free port: %w", err)
+		if *port, err = child.FreePort(); err != nil {
+			return err
 		}
 	}
 	if err := c.writeKubeconfigs(); err != nil {
@@ -144,7 +146,7 @@ func (c *Cluster) start(ctx context.Context, nodes []Node) error {
 }
 
 // Stop ends the cluster: kwok, scheduler and controllers, then the API server, then etcd, because an API server whose
-// etcd went first hangs. Each has stopTimeout to end by itself and is killed after that, so Stop is bounded. The data
+// etcd went first hangs. Each has child.StopTimeout to end by itself and is killed after that, so Stop is bounded. The data
 // and the logs stay. The error names the programs that had ended before they were asked to. A second call does nothing.
 func (c *Cluster) Stop() error {
 	c.procMu.Lock()
@@ -154,14 +156,14 @@ func (c *Cluster) Stop() error {
 		p := c.procs[len(c.procs)-1]
 		c.procs = c.procs[:len(c.procs)-1]
 		began := time.Now()
-		if err := p.exited(); err != nil && !c.killed[p.name] {
+		if err := p.Exited(); err != nil && !c.killed[p.Name] {
 			errs = append(errs, err)
 		}
-		if killed := p.stop(); killed {
-			c.logf("%s killed: it did not stop within %s", p.name, stopTimeout)
+		if killed := p.Stop(); killed {
+			c.logf("%s killed: it did not stop within %s", p.Name, child.StopTimeout)
 			continue
 		}
-		c.logf("%s stopped in %s", p.name, seconds(time.Since(began)))
+		c.logf("%s stopped in %s", p.Name, seconds(time.Since(began)))
 	}
 	return errors.Join(errs...)
 }

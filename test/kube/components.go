@@ -11,6 +11,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/bourse-dev/bourse/test/kube/internal/child"
 )
 
 //go:embed stages.yaml
@@ -21,7 +23,9 @@ const leaseSeconds = 40
 
 // run starts a program of BinDir; Stop stops it.
 func (c *Cluster) run(program string, args ...string) error {
-	p, err := startProcess(program, filepath.Join(c.binDir, program), c.dir, c.LogPath(program), args)
+	p, err := child.Start(child.Program{
+		Name: program, Path: filepath.Join(c.binDir, program), Args: args, Dir: c.dir, LogPath: c.LogPath(program),
+	})
 	if err != nil {
 		return err
 	}

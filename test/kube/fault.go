@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"syscall"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/bourse-dev/bourse/test/kube/internal/child"
 )
 
 // APIServer is the program without which a cluster does not answer.
@@ -21,8 +22,7 @@ func (c *Cluster) Kill(program string) error {
 	c.procMu.Lock()
 	c.killed[program] = true
 	c.procMu.Unlock()
-	_ = syscall.Kill(-p.pid, syscall.SIGKILL)
-	<-p.done
+	p.Kill()
 	c.logf("%s killed", program)
 	return nil
 }
@@ -34,7 +34,7 @@ func (c *Cluster) Revive(ctx context.Context, program string) error {
 	if err != nil {
 		return err
 	}
-	p, err := startProcess(old.name, old.path, old.dir, old.logPath, old.args)
+	p, err := child.Start(old.Program)
 	if err != nil {
 		return err
 	}
@@ -61,10 +61,10 @@ func (c *Cluster) Revive(ctx context.Context, program string) error {
 	return c.Revive(ctx, "kwok")
 }
 
-func (c *Cluster) process(program string) (p *process, at int, err error) {
+func (c *Cluster) process(program string) (p *child.Process, at int, err error) {
 	c.procMu.Lock()
 	defer c.procMu.Unlock()
-	at = slices.IndexFunc(c.procs, func(p *process) bool { return p.name == program })
+	at = slices.IndexFunc(c.procs, func(p *child.Process) bool { return p.Name == program })
 	if at < 0 {
 		return nil, 0, fmt.Errorf("cluster %s runs no %s", c.name, program)
 	}

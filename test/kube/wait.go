@@ -51,7 +51,7 @@ func (c *Cluster) dead() error {
 	c.procMu.Lock()
 	defer c.procMu.Unlock()
 	for _, p := range c.procs {
-		if err := p.exited(); err != nil && !c.killed[p.name] {
+		if err := p.Exited(); err != nil && !c.killed[p.Name] {
 			return err
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/bourse-dev/bourse/test/kube"
+	"github.com/bourse-dev/bourse/test/kube/internal/child"
 )
 
 const (
@@ -36,7 +37,7 @@ type member struct {
 	metrics string
 	logPath string
 	args    []string // of its agent, beside the offer
-	proc    *process
+	proc    *child.Process
 }
 
 // offers are the initial values that each agent is started with. paris is dear until kubectl says otherwise.
@@ -96,7 +97,7 @@ func (x *exchange) startAgent(ctx context.Context, m *member) error {
 		"agent", "--cluster-id", m.name, "--broker-kubeconfig", broker, "--kubeconfig", own,
 		"--endpoint", m.cluster.URL(), "--metrics-listen", m.metrics,
 	}, append(offers[m.name], m.args...)...)
-	m.proc, err = startProcess("bourse agent of "+m.name, m.logPath, x.bourse, args...)
+	m.proc, err = x.program("bourse agent of "+m.name, m.logPath, args)
 	return err
 }
 

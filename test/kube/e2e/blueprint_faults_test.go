@@ -25,13 +25,13 @@ var faults = []fault{
 	{"the leader", func(t *testing.T, ctx context.Context, s *storeStory) {
 		leader, err := s.exchange.leader(ctx)
 		must(t, err)
-		leader.proc.kill()
+		leader.proc.Kill()
 		must(t, s.exchange.start(leader))
 		must(t, s.exchange.waitReady(ctx))
 	}},
 	{"an agent", func(t *testing.T, ctx context.Context, s *storeStory) {
 		paris := s.members["paris"]
-		paris.proc.kill()
+		paris.proc.Kill()
 		must(t, s.exchange.startAgent(ctx, paris))
 	}},
 	{"a cluster's API server", func(t *testing.T, ctx context.Context, s *storeStory) {
@@ -111,7 +111,7 @@ func testDeadCluster(t *testing.T, s *storeStory) {
 	berlin := s.members["berlin"]
 	lost := len(s.podNames(t, ctx, "berlin"))
 
-	berlin.proc.kill()
+	berlin.proc.Kill()
 	must(t, berlin.cluster.Kill(kube.APIServer))
 	died := time.Now()
 	s.untilRuns(t, ctx, others...)

@@ -93,7 +93,7 @@ type storeStory struct {
 // live is a client of a node that runs.
 func (s *storeStory) live() dynamic.Interface {
 	for _, n := range s.exchange.nodes {
-		if n.proc.exited() == nil {
+		if n.proc.Exited() == nil {
 			return n.client
 		}
 	}

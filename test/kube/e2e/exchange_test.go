@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +19,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/bourse-dev/bourse/test/kube/internal/child"
 )
 
 // exchange is the group of broker nodes under test.
@@ -33,7 +37,7 @@ type node struct {
 	api, raft, gossip string // addresses
 	args              []string
 	logPath           string
-	proc              *process
+	proc              *child.Process
 	client            dynamic.Interface // as admin
 	web               *http.Client      // as admin
 }
@@ -127,8 +131,29 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
+// program starts the product once more.
+func (x *exchange) program(name, logPath string, args []string) (*child.Process, error) {
+	return child.Start(child.Program{Name: name, Path: x.bourse, Args: args, Dir: x.dir, LogPath: logPath})
+}
+
+// stop asks a process to end. The error says that it had ended before, or did not end when asked.
+func stop(p *child.Process) error {
+	if err := p.Exited(); err != nil {
+		return err
+	}
+	if killed := p.Stop(); killed {
+		return fmt.Errorf("%s did not end within %s of SIGTERM; its log: %s", p.Name, child.StopTimeout, p.LogPath)
+	}
+	return nil
+}
+
+func freeAddress() (string, error) {
+	port, err := child.FreePort()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
+}
+
 func (x *exchange) start(n *node) (err error) {
-	n.proc, err = startProcess("bourse server "+n.id, n.logPath, x.bourse, n.args...)
+	n.proc, err = x.program("bourse server "+n.id, n.logPath, n.args)
 	return err
 }
 
@@ -136,7 +161,7 @@ func (x *exchange) start(n *node) (err error) {
 func (x *exchange) waitReady(ctx context.Context) error {
 	return waitFor(ctx, patience, "all broker nodes to be ready", func(ctx context.Context) error {
 		for _, n := range x.nodes {
-			if err := n.proc.exited(); err != nil {
+			if err := n.proc.Exited(); err != nil {
 				return err
 			}
 			if _, err := n.get(ctx, "/readyz"); err != nil {
@@ -151,7 +176,7 @@ func (x *exchange) stop() error {
 	var errs []error
 	for _, n := range x.nodes {
 		if n.proc != nil {
-			errs = append(errs, n.proc.stop())
+			errs = append(errs, stop(n.proc))
 		}
 	}
 	return errors.Join(errs...)

@@ -67,7 +67,7 @@ func testFailover(t *testing.T, w *world) {
 	case <-ctx.Done():
 		t.Fatal(context.Cause(ctx))
 	}
-	old.proc.kill()
+	old.proc.Kill()
 	gone := time.Now()
 	t.Logf("kill -9 of the leader %s after %d of %d", old.id, done.Load(), failoverCount)
 	clients.Wait()

@@ -29,7 +29,7 @@ func testIdentity(t *testing.T, w *world) {
 	follower := x.others(leader)[0]
 
 	t.Run("a known node id with another data directory", func(t *testing.T) {
-		follower.proc.kill()
+		follower.proc.Kill()
 		impostor := *follower
 		impostor.logPath = filepath.Join(x.dir, "logs", "impostor.log")
 		impostor.args = withFlag(follower.args, "--data-dir", filepath.Join(x.dir, "data", "impostor"))
@@ -40,7 +40,7 @@ func testIdentity(t *testing.T, w *world) {
 		}
 	})
 	t.Run("a data directory of another node", func(t *testing.T) {
-		follower.proc.kill()
+		follower.proc.Kill()
 		stranger := *follower
 		stranger.logPath = filepath.Join(x.dir, "logs", "stranger.log")
 		copied := filepath.Join(x.dir, "data", "copied")
@@ -50,7 +50,7 @@ func testIdentity(t *testing.T, w *world) {
 		x.revive(t, ctx, follower)
 	})
 	t.Run("a corrupt file in the data directory", func(t *testing.T) {
-		follower.proc.kill()
+		follower.proc.Kill()
 		broken := *follower
 		broken.logPath = filepath.Join(x.dir, "logs", "broken.log")
 		copied := filepath.Join(x.dir, "data", "broken")
@@ -76,15 +76,15 @@ func (x *exchange) ends(t *testing.T, ctx context.Context, n *node, words ...str
 	timer := time.NewTimer(refusalLimit)
 	defer timer.Stop()
 	select {
-	case <-n.proc.done:
-		if n.proc.err == nil {
+	case <-n.proc.Done():
+		if n.proc.Err() == nil {
 			t.Error("it ended with exit status 0, want a failure")
 		}
 	case <-timer.C:
-		n.proc.kill()
+		n.proc.Kill()
 		t.Errorf("it still ran after %s", refusalLimit)
 	case <-ctx.Done():
-		n.proc.kill()
+		n.proc.Kill()
 		t.Fatal(context.Cause(ctx))
 	}
 	said, err := os.ReadFile(n.logPath)

@@ -101,7 +101,7 @@ func testInformers(t *testing.T, w *world) {
 	killing.Go(func() {
 		select {
 		case <-amid:
-			leader.proc.kill()
+			leader.proc.Kill()
 		case <-ctx.Done():
 		}
 	})

@@ -125,14 +125,14 @@ func (w *world) startAgents(t *testing.T, ctx context.Context) {
 	for _, m := range w.members {
 		must(t, w.exchange.startAgent(ctx, m))
 		t.Cleanup(func() {
-			if err := m.proc.stop(); err != nil {
+			if err := stop(m.proc); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	for name, m := range w.members {
 		must(t, waitFor(ctx, patience, name+"'s advertisement to be Active", func(ctx context.Context) error {
-			if err := m.proc.exited(); err != nil {
+			if err := m.proc.Exited(); err != nil {
 				return err
 			}
 			adv, err := getAdvertisement(ctx, w.at(0), name)
