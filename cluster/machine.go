@@ -18,11 +18,12 @@ import (
 // machine is raft.FSM over the DB. After the first error it applies nothing more: the state stays
 // at the last entry that was right, until the process has ended.
 type machine struct {
-	db      *store.DB
-	hashes  *hashLog
-	applied func() // after each entry; must not block
-	fatal   func(exitCode int, err error)
-	logger  hclog.Logger
+	db        *store.DB
+	hashes    *hashLog
+	committed func(index, term uint64) // before each entry is applied; must not block
+	applied   func()                   // after each entry; must not block
+	fatal     func(exitCode int, err error)
+	logger    hclog.Logger
 
 	broken atomic.Bool
 
@@ -38,6 +39,7 @@ func (m *machine) Apply(log *raft.Log) any {
 	if m.broken.Load() {
 		return errBroken
 	}
+	m.committed(log.Index, log.Term)
 	results, err := m.db.Apply(log.Data)
 	if err != nil {
 		err = fmt.Errorf("log entry %d of term %d: %w", log.Index, log.Term, err)

@@ -91,9 +91,12 @@ func (g *memoryGroup) start(id string) {
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	port := g.network.attach(id)
-	n.machine = &machine{db: n.db, hashes: &n.hashes, applied: n.stateChanged, fatal: n.fatal, logger: n.logger}
+	n.commits = newCommitTeller(port)
+	n.machine = &machine{
+		db: n.db, hashes: &n.hashes, committed: n.commits.committed, applied: n.stateChanged, fatal: n.fatal, logger: n.logger,
+	}
 	slow := &slowMachine{machine: n.machine, rng: rand.New(rand.NewPCG(uint64(len(id)), uint64(g.opens)))}
-	r, err := raft.NewRaft(cfg.raftConfig(), slow, disk.log, disk.log, disk.snapshots, port)
+	r, err := raft.NewRaft(cfg.raftConfig(), slow, disk.log, disk.log, disk.snapshots, n.commits)
 	require.NoError(g.t, err)
 	n.raft, n.log = r, raftLog{r, n.machine}
 	n.reads = &readIndex{prove: n.proveReadIndex, kick: make(chan struct{}, 1)}
@@ -157,6 +160,7 @@ func (g *memoryGroup) stop(id string) {
 	n.callers.close()
 	require.NoError(g.t, n.group.Wait())
 	require.NoError(g.t, n.raft.Shutdown().Error())
+	n.commits.stop()
 	require.NoError(g.t, n.listener.close())
 	if n.gate.Load() != nil {
 		g.violation("the gate of %s is open though it has ended", id)

@@ -30,6 +30,7 @@ type Node struct {
 	raft     *raft.Raft
 	log      Log
 	trans    *raft.NetworkTransport
+	commits  *commitTeller // over trans
 	listener *listener
 	callers  *callers
 	gossip   *gossip // nil: none
@@ -150,9 +151,6 @@ func (n *Node) openNetwork() error {
 }
 
 func (n *Node) startRaft() error {
-	n.machine = &machine{
-		db: n.db, hashes: &n.hashes, applied: n.stateChanged, fatal: n.fatal, logger: n.logger,
-	}
 	n.trans = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		ServerAddressProvider: n.book,
 		Logger:                n.cfg.Logger.Named("raft-net"),
@@ -163,9 +161,13 @@ func (n *Node) startRaft() error {
 		// failed to append (hashicorp/raft#612), and heartbeats go on, so nobody notices.
 		MaxRPCsInFlight: 1,
 	})
+	n.commits = newCommitTeller(n.trans)
+	n.machine = &machine{
+		db: n.db, hashes: &n.hashes, committed: n.commits.committed, applied: n.stateChanged, fatal: n.fatal, logger: n.logger,
+	}
 	rc := n.cfg.raftConfig()
 	rc.Logger = n.cfg.Logger.Named("raft")
-	r, err := raft.NewRaft(rc, n.machine, n.disk.Logs(), n.disk.Stable(), n.disk.Snapshots(), n.trans)
+	r, err := raft.NewRaft(rc, n.machine, n.disk.Logs(), n.disk.Stable(), n.disk.Snapshots(), n.commits)
 	if err != nil {
 		return fmt.Errorf("start Raft: %w", err)
 	}
@@ -218,6 +220,7 @@ func (n *Node) shutdown() error {
 	errs = append(errs, n.group.Wait())
 	if n.raft != nil {
 		errs = append(errs, n.raft.Shutdown().Error())
+		n.commits.stop()
 		n.trans.CloseStreams()
 	}
 	if n.trans != nil {
