@@ -43,8 +43,10 @@ type Proposed struct {
 
 // raftLog is Log on Raft.
 type raftLog struct {
+	self    raft.ServerID
 	raft    *raft.Raft
 	machine *machine
+	heard   *heard
 }
 
 func (l raftLog) Propose(entries [][]byte) []Proposed {
@@ -106,9 +108,16 @@ func (l raftLog) Barrier(timeout time.Duration) error {
 }
 
 func (l raftLog) Verify() error {
-	committed := l.raft.CommitIndex()
-	if err := l.raft.VerifyLeader().Error(); err != nil {
-		return err
+	committed, asked := l.raft.CommitIndex(), l.heard.now()
+	for proven := false; !proven; { // each round is a message to everybody, and Raft ends them with its lease
+		if err := l.raft.VerifyLeader().Error(); err != nil {
+			return err
+		}
+		group := l.raft.GetConfiguration()
+		if err := group.Error(); err != nil {
+			return err
+		}
+		proven = l.heard.majority(group.Configuration().Servers, l.self, asked, l.raft.CurrentTerm())
 	}
 	return l.machine.reach(committed, applyTimeout)
 }

@@ -91,14 +91,15 @@ func (g *memoryGroup) start(id string) {
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	port := g.network.attach(id)
-	n.commits = newCommitTeller(port)
+	heard := newHeard(port)
+	n.commits = newCommitTeller(heard)
 	n.machine = &machine{
 		db: n.db, hashes: &n.hashes, committed: n.commits.committed, applied: n.stateChanged, fatal: n.fatal, logger: n.logger,
 	}
 	slow := &slowMachine{machine: n.machine, rng: rand.New(rand.NewPCG(uint64(len(id)), uint64(g.opens)))}
 	r, err := raft.NewRaft(cfg.raftConfig(), slow, disk.log, disk.log, disk.snapshots, n.commits)
 	require.NoError(g.t, err)
-	n.raft, n.log = r, raftLog{r, n.machine}
+	n.raft, n.log = r, raftLog{raft.ServerID(id), r, n.machine, heard}
 	n.reads = &readIndex{prove: n.proveReadIndex, kick: make(chan struct{}, 1)}
 
 	d := &dialer{who: stranger{id, "of " + id, "x"}, open: port.open}

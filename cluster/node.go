@@ -161,7 +161,8 @@ func (n *Node) startRaft() error {
 		// failed to append (hashicorp/raft#612), and heartbeats go on, so nobody notices.
 		MaxRPCsInFlight: 1,
 	})
-	n.commits = newCommitTeller(n.trans)
+	heard := newHeard(n.trans)
+	n.commits = newCommitTeller(heard)
 	n.machine = &machine{
 		db: n.db, hashes: &n.hashes, committed: n.commits.committed, applied: n.stateChanged, fatal: n.fatal, logger: n.logger,
 	}
@@ -171,7 +172,7 @@ func (n *Node) startRaft() error {
 	if err != nil {
 		return fmt.Errorf("start Raft: %w", err)
 	}
-	n.raft, n.log = r, raftLog{r, n.machine}
+	n.raft, n.log = r, raftLog{rc.LocalID, r, n.machine, heard}
 	n.running.Store(r)
 	n.reads = &readIndex{prove: n.proveReadIndex, kick: make(chan struct{}, 1)}
 	return nil
