@@ -25,6 +25,7 @@ import (
 type Cluster struct {
 	config   Config
 	client   *fake.Clientset
+	feed     *feed
 	random   *rand.Rand
 	watched  chan struct{} // closed once nodes and pods are both watched
 	lastName int
@@ -65,7 +66,9 @@ func New(config Config) (*Cluster, error) {
 	}
 	// Without field management: building it costs milliseconds with each pod, and nobody applies here.
 	c.client = fake.NewSimpleClientset(objects...)
-	c.client.PrependWatchReactor("*", c.noteWatches())
+	c.feed = newFeed(c.client.Tracker())
+	c.client.PrependReactor("*", "*", testing.ObjectReaction(c.feed))
+	c.client.PrependWatchReactor("*", c.watch())
 	c.client.PrependReactor("create", "deployments", c.createDeployment)
 	c.client.PrependReactor("update", "deployments", c.updateDeployment)
 	return c, nil
@@ -108,11 +111,15 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 }
 
-// noteWatches sees the watches come. It handles none of them.
-func (c *Cluster) noteWatches() testing.WatchReactionFunc {
+// watch answers watches from the feed, and notes when nodes and pods both have one.
+func (c *Cluster) watch() testing.WatchReactionFunc {
 	var mu sync.Mutex
 	missing := map[string]bool{"nodes": true, "pods": true}
 	return func(action testing.Action) (bool, watch.Interface, error) {
+		events, err := c.feed.Watch(action.GetResource(), action.GetNamespace())
+		if err != nil {
+			return true, nil, err
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		if missing[action.GetResource().Resource] {
@@ -121,7 +128,7 @@ func (c *Cluster) noteWatches() testing.WatchReactionFunc {
 				close(c.watched)
 			}
 		}
-		return false, nil, nil
+		return true, events, nil
 	}
 }
 

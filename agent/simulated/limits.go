@@ -26,6 +26,8 @@ const (
 	// readyAfter, and up to readyWithin more, is how long an instance takes to get ready.
 	readyAfter  = time.Second
 	readyWithin = time.Second
+	// watchQueue is how many events a watcher may be behind before who writes waits for it.
+	watchQueue = 100
 	// brokenTag of an image: its instances never get ready.
 	brokenTag = "broken"
 

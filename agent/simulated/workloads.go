@@ -44,7 +44,7 @@ func (c *Cluster) createDeployment(action testing.Action) (bool, runtime.Object,
 		d.Labels = map[string]string{}
 	}
 	d.Labels[Label] = "true"
-	if err := c.client.Tracker().Create(deployments, d, action.GetNamespace()); err != nil {
+	if err := c.feed.Create(deployments, d, action.GetNamespace()); err != nil {
 		return true, nil, err
 	}
 	return true, d, nil
@@ -53,7 +53,7 @@ func (c *Cluster) createDeployment(action testing.Action) (bool, runtime.Object,
 // updateDeployment raises the generation where the spec changed, and keeps spec and status apart.
 func (c *Cluster) updateDeployment(action testing.Action) (bool, runtime.Object, error) {
 	d := action.(testing.UpdateAction).GetObject().(*appsv1.Deployment)
-	stored, err := c.client.Tracker().Get(deployments, d.Namespace, d.Name)
+	stored, err := c.feed.Get(deployments, d.Namespace, d.Name)
 	if err != nil {
 		return true, nil, err
 	}
@@ -67,7 +67,7 @@ func (c *Cluster) updateDeployment(action testing.Action) (bool, runtime.Object,
 			d.Generation++
 		}
 	}
-	return true, d, c.client.Tracker().Update(deployments, d, d.Namespace)
+	return true, d, c.feed.Update(deployments, d, d.Namespace)
 }
 
 // tend brings every Deployment's pods nearer to what it says, as its controller, the scheduler and kubelets do.
