@@ -112,10 +112,17 @@ func (c *Consent) refusal(namespace, image string) string {
 	if !allowed {
 		return fmt.Sprintf("image %s is not of --blueprint-registries %s of this cluster's agent", named.Name(), strings.Join(c.Registries, ","))
 	}
-	if full := named.String(); full != image { // what is judged here has to be what the member's nodes pull
-		return fmt.Sprintf("image %q must be written out as %s", image, full)
-	}
 	return ""
+}
+
+// inFull is an image as it is judged and as pods get it: docker.io/library/nginx:1.29 for nginx:1.29. Nodes may take
+// a short one for another. What is no reference stays as it is: it is refused.
+func inFull(image string) string {
+	named, err := reference.ParseDockerRef(image)
+	if err != nil {
+		return image
+	}
+	return named.String()
 }
 
 // words is the message of the condition BlueprintsAllowed.

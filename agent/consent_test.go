@@ -20,7 +20,7 @@ func TestConsentAllowsWhatItNamesAndNothingElse(t *testing.T) {
 		"none is given":                     {Consent{}, "shop", "nginx", "started without --blueprint-namespaces"},
 		"namespaces without registries":     {Consent{Namespaces: []string{"shop"}}, "shop", "nginx", "--blueprint-namespaces"},
 		"a named namespace and registry":    {some, "shop", "docker.io/library/nginx:1.29", ""},
-		"a short name":                      {some, "team-a", "nginx", "must be written out as docker.io/library/nginx:latest"},
+		"a short name":                      {some, "team-a", "nginx", ""},
 		"another namespace":                 {some, "default", "nginx", `namespace "default" is not among --blueprint-namespaces shop,team-a`},
 		"a path below the named one":        {some, "shop", "registry.example.com/team/sub/web:1", ""},
 		"the named path itself":             {some, "shop", "registry.example.com/team:1", ""},
@@ -30,12 +30,13 @@ func TestConsentAllowsWhatItNamesAndNothingElse(t *testing.T) {
 		"a digest":                          {some, "shop", "docker.io/library/nginx@sha256:" + strings.Repeat("a", 64), ""},
 		"a port":                            {some, "shop", "localhost:5000/web:1", ""},
 		"another port":                      {some, "shop", "localhost:5001/web:1", "is not of --blueprint-registries"},
-		"a tag beside a digest":             {some, "shop", "nginx:1@sha256:" + strings.Repeat("a", 64), "must be written out as docker.io/library/nginx@sha256:"},
+		"a tag beside a digest":             {some, "shop", "nginx:1@sha256:" + strings.Repeat("a", 64), ""},
 		"no reference":                      {some, "shop", "No Image", "is no image reference"},
 		"everything":                        {all, "shop", "quay.io/x/y:1", ""},
 		"everything but Kubernetes' own":    {all, "kube-system", "quay.io/x/y", `namespace "kube-system"`},
 		"Kubernetes' own where it is named": {Consent{Namespaces: []string{"kube-system"}, Registries: []string{"*"}}, "kube-system", "quay.io/x/y:1", ""},
-		"the other name of Docker's":        {some, "shop", "index.docker.io/library/nginx:1", "must be written out as docker.io/library/nginx:1"},
+		"the other name of Docker's":        {some, "shop", "index.docker.io/library/nginx:1", ""},
+		"a short name of another registry":  {Consent{Namespaces: []string{"shop"}, Registries: []string{"quay.io"}}, "shop", "nginx:1.27", "image docker.io/library/nginx is not of --blueprint-registries quay.io"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

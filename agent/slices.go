@@ -188,7 +188,8 @@ func (d *driver) sight(ctx context.Context, key string, m *memory) (s *sight, wa
 		}
 	}
 	s.refusal = d.config.Blueprints.refusal(s.slice.Namespace, s.slice.Spec.Image)
-	s.allowed = s.workload != nil && d.config.Blueprints.refusal(s.slice.Namespace, s.workload.image) == ""
+	s.allowed = s.workload != nil && s.workload.image == inFull(s.workload.image) &&
+		d.config.Blueprints.refusal(s.slice.Namespace, s.workload.image) == ""
 	w, have := d.config.Blueprints.want(s.slice, s.workload), s.workload
 	s.settled = have != nil && have.ours && !have.leaving && have.written == fingerprint(w) &&
 		have.uid == m.uid && have.generation == m.generation

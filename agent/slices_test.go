@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -200,80 +199,6 @@ func TestWhatABlueprintFillsLeavesAvailableUnchanged(t *testing.T) {
 	})
 }
 
-func TestAMemberThatHasNotConsentedRunsNothingAndSaysSo(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		consent Consent
-		says    string
-		allowed metav1.ConditionStatus
-		words   string
-	}{
-		"no flags":          {Consent{}, "started without --blueprint-namespaces", "False", "no blueprints: the agent was started without --blueprint-namespaces"},
-		"another namespace": {Consent{Namespaces: []string{"lab"}, Registries: []string{"*"}}, `namespace "shop" is not among --blueprint-namespaces lab`, "True", "namespaces lab; registries *"},
-		"another registry":  {Consent{Namespaces: []string{"shop"}, Registries: []string{"quay.io"}}, "is not of --blueprint-registries quay.io", "True", "namespaces shop; registries quay.io"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newSliceRig(t)
-			r.config.Blueprints = c.consent
-			r.start()
-			r.order(broker.SliceLoad)
-			s := r.untilState(broker.SliceFailed, 0)
-			require.Contains(t, s.Status.Message, c.says)
-			refused := meta.FindStatusCondition(s.Status.Conditions, broker.ConditionRefused)
-			require.Equal(t, s.Status.Message, refused.Message)
-			require.Equal(t, metav1.ConditionTrue, refused.Status)
-			r.pass(time.Minute)
-			require.Nil(t, r.deployment())
-			r.exchange.mu.Lock()
-			allowed := meta.FindStatusCondition(r.exchange.adverts["rome-adv"].Status.Conditions, broker.ConditionBlueprints)
-			r.exchange.mu.Unlock()
-			require.Equal(t, c.allowed, allowed.Status)
-			require.Equal(t, c.words, allowed.Message)
-
-			r.order(broker.SliceUnload)
-			s = r.untilState(broker.SliceUnloading, 0)
-			require.True(t, meta.IsStatusConditionTrue(s.Status.Conditions, broker.ConditionUnloaded))
-			require.Nil(t, meta.FindStatusCondition(s.Status.Conditions, broker.ConditionRefused))
-		})
-	}
-}
-
-func TestConsentTakenBackRemovesWhatRuns(t *testing.T) {
-	t.Parallel()
-	r := newSliceRig(t).start()
-	r.order(broker.SliceActivate)
-	r.untilState(broker.SliceActive, 3)
-	r.stop()
-	r.config.Blueprints = Consent{}
-	r.start()
-	s := r.untilState(broker.SliceFailed, 0)
-	require.True(t, meta.IsStatusConditionTrue(s.Status.Conditions, broker.ConditionRefused))
-	r.until("its end", func() bool { return r.deployment() == nil && len(r.pods()) == 0 })
-}
-
-func TestAVersionThatIsRefusedLeavesTheOneBefore(t *testing.T) {
-	t.Parallel()
-	r := newSliceRig(t)
-	r.config.Blueprints.Registries = []string{"docker.io"}
-	r.start()
-	r.order(broker.SliceActivate)
-	r.untilState(broker.SliceActive, 3)
-	before := r.deployment()
-	strange := func(s *broker.Slice) { s.Spec.Image = "quay.io/team/web:2" }
-	r.order(broker.SliceActivate, strange)
-	s := r.untilState(broker.SliceFailed, 3)
-	require.True(t, meta.IsStatusConditionTrue(s.Status.Conditions, broker.ConditionRefused))
-	r.pass(time.Minute)
-	require.True(t, equality.Semantic.DeepEqual(before, r.deployment()))
-	r.order(broker.SliceActivate)
-	r.untilState(broker.SliceActive, 3)
-	require.True(t, equality.Semantic.DeepEqual(before.Spec, r.deployment().Spec), "it went on all the time")
-
-	r.order(broker.SliceLoad, strange) // nothing is to run
-	r.until("its end", func() bool { return r.deployment() == nil && len(r.pods()) == 0 })
-}
-
 func TestABrokenVersionFailsByNameAndTheOldOneComesBack(t *testing.T) {
 	t.Parallel()
 	r := newSliceRig(t).start()
@@ -451,25 +376,6 @@ func TestStatusIsWrittenOnChangeOnly(t *testing.T) {
 	r.pass(time.Hour)
 	require.Equal(t, told, r.tellings())
 	require.Len(t, r.log.with("deployment of a slice written"), 1)
-}
-
-func TestAMissingRightIsNamedAndHealsOnceItIsThere(t *testing.T) {
-	t.Parallel()
-	r := newSliceRig(t)
-	var allowed atomic.Bool
-	r.member.PrependReactor("create", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if allowed.Load() {
-			return false, nil, nil
-		}
-		return true, nil, apierrors.NewForbidden(appsv1.Resource("deployments"), "x", fmt.Errorf("the agent cannot create it in shop"))
-	})
-	r.start()
-	r.order(broker.SliceActivate)
-	s := r.untilState(broker.SliceFailed, 0)
-	require.Contains(t, s.Status.Message, "the agent has no right to it")
-	require.Nil(t, meta.FindStatusCondition(s.Status.Conditions, broker.ConditionRefused), "consent was given, rights were not")
-	allowed.Store(true)
-	r.untilState(broker.SliceActive, 3)
 }
 
 func TestWritesIntoTheMemberClusterAreBounded(t *testing.T) {

@@ -146,7 +146,7 @@ func (c *Consent) want(s *broker.Slice, have *workload) wanted {
 		Attempt:     s.Spec.Attempt,
 		Unavailable: ptr.Deref(s.Spec.Rollout.MaxUnavailable, defaultRollout),
 		Surge:       ptr.Deref(s.Spec.Rollout.MaxSurge, defaultRollout),
-		Template:    wantedTemplate{Image: s.Spec.Image, Token: c.ServiceAccountToken},
+		Template:    wantedTemplate{Image: inFull(s.Spec.Image), Token: c.ServiceAccountToken},
 	}
 	switch {
 	case s.Spec.Command == broker.SliceActivate:
