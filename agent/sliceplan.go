@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
@@ -24,7 +25,8 @@ type sight struct {
 	slice    *broker.Slice // nil: there is none
 	refusal  string        // why the cluster did not consent; empty: it did
 	allowed  bool          // to what the workload runs it does consent
-	workload *workload     // nil: there is none
+	workload *workload     // nil: there is none, or it is unseen
+	unseen   bool          // the agent may not look whether there is one
 	settled  bool          // the workload is as it should be
 	pods     podCount
 	fault    fault // what came of the last act; zero: it was done
@@ -132,7 +134,7 @@ func (s *sight) toward(command broker.SliceCommand) (v verdict, done bool) {
 		if s.workload.mayDelete() {
 			v.act = actDelete
 		}
-		v.unloaded = empty && (s.workload == nil || !s.workload.ours)
+		v.unloaded = empty && !s.mayBeThere()
 		return v, v.unloaded
 	case broker.SliceDeactivate:
 		if s.workload == nil || !s.workload.ours {
@@ -152,6 +154,19 @@ func (s *sight) toward(command broker.SliceCommand) (v verdict, done bool) {
 	default:
 		return v, true
 	}
+}
+
+// mayBeThere says whether a Deployment of ours is left. Of one that can't be seen the slice's status tells: whether the
+// agent ever made it, and whether it saw it gone.
+func (s *sight) mayBeThere() bool {
+	if !s.unseen {
+		return s.workload != nil && s.workload.ours
+	}
+	said := &s.slice.Status
+	if refused := meta.FindStatusCondition(said.Conditions, broker.ConditionRefused); refused != nil {
+		return refused.Reason == reasonNotRemoved
+	}
+	return said.State != "" && !meta.IsStatusConditionTrue(said.Conditions, broker.ConditionUnloaded)
 }
 
 func (w *workload) mayDelete() bool { return w != nil && w.ours && !w.leaving }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
@@ -164,7 +165,7 @@ func (d *driver) look(ctx context.Context, key string) time.Time {
 		d.note(m, v, s.pods.ready)
 		next = earlier(next, d.tell(ctx, m, s, v))
 	}
-	if foreign := s.workload != nil && !s.workload.ours; foreign || !watched && !v.refused {
+	if foreign := s.workload != nil && !s.workload.ours; foreign || !watched && (!v.refused || s.mayBeThere()) {
 		next = earlier(next, now.Add(lookAgain)) // nobody tells when it changes
 	}
 	return next
@@ -180,10 +181,13 @@ func (d *driver) sight(ctx context.Context, key string, m *memory) (s *sight, wa
 		return s, watched, nil
 	}
 	if !watched || s.workload != nil && !s.workload.ours {
-		if s.workload, err = d.ask(ctx, namespace, name); err != nil {
+		s.workload, err = d.ask(ctx, namespace, name)
+		switch {
+		case apierrors.IsForbidden(err):
+			s.unseen, s.fault = true, faultOf(err)
+		case err != nil:
 			return nil, watched, err
-		}
-		if watched {
+		case watched:
 			d.book.knows(key, s.workload)
 		}
 	}

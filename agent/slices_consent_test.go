@@ -153,3 +153,92 @@ func TestAMissingRightIsNamedAndHealsOnceItIsThere(t *testing.T) {
 	allowed.Store(true)
 	r.untilState(broker.SliceActive, 3)
 }
+
+// rights takes them at the member cluster's Deployments and gives them back.
+type rights struct{ none atomic.Bool }
+
+func (r *rig) rights(verbs ...string) *rights {
+	all := &rights{}
+	for _, verb := range verbs {
+		r.member.PrependReactor(verb, "deployments", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if !all.none.Load() || action.GetNamespace() != "shop" { // the simulated cluster itself looks at all
+				return false, nil, nil
+			}
+			return true, nil, apierrors.NewForbidden(appsv1.Resource("deployments"), "x", fmt.Errorf("the agent cannot %s it in shop", verb))
+		})
+	}
+	return all
+}
+
+// there says whether the Deployment is, whatever rights there are.
+func (r *rig) there() bool {
+	_, err := r.member.Tracker().Get(appsv1.SchemeGroupVersion.WithResource("deployments"), "shop", "store-web-rome-1a2b3c4d")
+	require.True(r.t, err == nil || apierrors.IsNotFound(err), "%v", err)
+	return err == nil
+}
+
+func TestWhatIsLeftForWantOfRightsIsNotCalledUnloaded(t *testing.T) {
+	t.Parallel()
+	some, none := Consent{Namespaces: []string{"shop"}, Registries: []string{"docker.io"}}, Consent{}
+	for name, c := range map[string]struct {
+		verbs   []string
+		consent Consent
+	}{
+		"it may not look":                         {[]string{"list", "get", "delete"}, some},
+		"it may look and not delete":              {[]string{"delete"}, some},
+		"it may neither list nor delete":          {[]string{"list", "delete"}, some},
+		"consent was taken with the rights":       {[]string{"list", "get", "delete"}, none},
+		"consent was taken, and the right to end": {[]string{"delete"}, none},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newSliceRig(t)
+			held := r.rights(c.verbs...)
+			r.start()
+			r.order(broker.SliceLoad)
+			r.untilState(broker.SliceLoaded, 0)
+			r.stop()
+			held.none.Store(true)
+			r.config.Blueprints = c.consent
+			r.start()
+			r.order(broker.SliceLoad, func(s *broker.Slice) { s.Spec.Attempt = 1 })
+			r.until("its answer", func() bool {
+				s := r.exchange.slice(webKey)
+				return s.Status.ObservedGeneration == s.Generation
+			})
+			r.stop()
+			r.start() // what it knew is in the slice's status
+			r.order(broker.SliceUnload)
+			unloaded := func() bool {
+				return meta.IsStatusConditionTrue(r.exchange.slice(webKey).Status.Conditions, broker.ConditionUnloaded)
+			}
+			r.until("the reason", func() bool {
+				s := r.exchange.slice(webKey)
+				return unloaded() || s.Status.State == broker.SliceFailed && s.Status.ObservedGeneration == s.Generation
+			})
+			require.Contains(t, r.exchange.slice(webKey).Status.Message, "the agent has no right to it")
+			r.pass(time.Minute)
+			require.False(t, unloaded())
+			require.True(t, r.there())
+			held.none.Store(false)
+			r.until("its end", unloaded)
+			require.False(t, r.there())
+		})
+	}
+}
+
+func TestWhereNothingEverRanNoRightIsNeededToUnload(t *testing.T) {
+	t.Parallel()
+	r := newSliceRig(t)
+	r.config.Blueprints.Namespaces = []string{"lab"}
+	r.rights("list", "get", "delete").none.Store(true)
+	r.start()
+	r.order(broker.SliceLoad)
+	r.untilState(broker.SliceFailed, 0)
+	r.pass(time.Minute)
+	r.order(broker.SliceUnload)
+	s := r.untilState(broker.SliceUnloading, 0)
+	require.True(t, meta.IsStatusConditionTrue(s.Status.Conditions, broker.ConditionUnloaded))
+	r.pass(time.Minute)
+	require.Equal(t, broker.SliceUnloading, r.exchange.slice(webKey).Status.State)
+}

@@ -24,10 +24,13 @@ const (
 	reasonConflict    = "Conflict"
 )
 
-// ask reads a Deployment that isn't watched; nil where there is none, or where we may not know.
+// reasonNotRemoved of the condition Refused: what ran before consent was taken back is, or may be, still there.
+const reasonNotRemoved = "NotRemoved"
+
+// ask reads a Deployment that isn't watched; nil where there is none.
 func (d *driver) ask(ctx context.Context, namespace, name string) (*workload, error) {
 	have, err := d.get(ctx, namespace, name)
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -204,7 +207,7 @@ func statusOf(now time.Time, s *sight, v verdict, stands *broker.SliceStatus) br
 		is     bool
 		of     string
 		reason string
-	}{{v.refused, broker.ConditionRefused, "NotConsented"}, {v.unloaded, broker.ConditionUnloaded, "NothingLeft"}} {
+	}{{v.refused, broker.ConditionRefused, refusedFor(s)}, {v.unloaded, broker.ConditionUnloaded, "NothingLeft"}} {
 		if !c.is {
 			continue
 		}
@@ -218,6 +221,14 @@ func statusOf(now time.Time, s *sight, v verdict, stands *broker.SliceStatus) br
 		status.Conditions = append(status.Conditions, condition)
 	}
 	return status
+}
+
+// refusedFor tells a later agent whether something ran before.
+func refusedFor(s *sight) string {
+	if s.mayBeThere() {
+		return reasonNotRemoved
+	}
+	return "NotConsented"
 }
 
 func sameStatus(a, b *broker.SliceStatus) bool {
