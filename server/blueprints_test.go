@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -52,6 +54,7 @@ func (x *exchange) addSlice(name, cluster string, instances int32) fsm.Revision 
 		Spec: broker.SliceSpec{
 			Blueprint: "shop", BlueprintUID: "none", Slice: "web", ClusterID: cluster, Artifact: "nginx:1.29",
 			Image: "docker.io/library/nginx:1.29", Instances: instances, Command: broker.SliceActivate,
+			Resources: corev1.ResourceList{"cpu": resource.MustParse("1")},
 		},
 	}
 	body, err := store.SliceBody(s)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -59,11 +60,11 @@ func validateBlueprintSlices(path *field.Path, list []BlueprintSlice) field.Erro
 		errs = append(errs, validateArtifact(at.Child("artifact"), s.Artifact, images, i)...)
 		count := validateInstances(at, s)
 		errs = append(errs, count...)
-		errs = append(errs, validateInstanceResources(at.Child("resources"), s)...)
+		_, most := s.Range()
+		errs = append(errs, validateInstanceResources(at.Child("resources"), s.Resources, most)...)
 		errs = append(errs, validateSelector(at.Child("clusterSelector"), s.ClusterSelector)...)
 		errs = append(errs, validatePriority(at.Child("priority"), s.Priority)...)
 		if len(count) == 0 {
-			_, most := s.Range()
 			total += int64(most)
 		}
 	}
@@ -127,17 +128,17 @@ func validateInstances(path *field.Path, s *BlueprintSlice) (errs field.ErrorLis
 
 // validateInstanceResources: every instance holds something, and all together stay what the ledger
 // can count.
-func validateInstanceResources(path *field.Path, s *BlueprintSlice) field.ErrorList {
-	if len(s.Resources) == 0 {
+// validateInstanceResources of which there may be so many.
+func validateInstanceResources(path *field.Path, list corev1.ResourceList, most int32) field.ErrorList {
+	if len(list) == 0 {
 		return field.ErrorList{field.Required(path, `name at least one resource of one instance, as {cpu: 500m, memory: 1Gi}`)}
 	}
-	errs := validateResources(path, s.Resources, positive, true)
+	errs := validateResources(path, list, positive, true)
 	if len(errs) > 0 {
 		return errs
 	}
-	_, most := s.Range()
-	for _, name := range sortedNames(s.Resources) {
-		quantity := s.Resources[name]
+	for _, name := range sortedNames(list) {
+		quantity := list[name]
 		if amount, err := AmountOf(string(name), quantity, true); err == nil && amount > MaxAmount/int64(max(1, most)) {
 			errs = append(errs, field.Invalid(path.Child(string(name)), quantity.String(), fmt.Sprintf("%d instances of it are too much to count", most)))
 		}

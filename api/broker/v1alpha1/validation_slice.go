@@ -40,7 +40,7 @@ func ValidateSliceUpdate(updated, old *Slice) field.ErrorList {
 	if updated.Spec.Attempt < 0 {
 		errs = append(errs, field.Invalid(path.Child("attempt"), updated.Spec.Attempt, "must not be negative"))
 	}
-	errs = append(errs, validateResources(path.Child("resources"), updated.Spec.Resources, positive, true)...)
+	errs = append(errs, validateInstanceResources(path.Child("resources"), updated.Spec.Resources, updated.Spec.Instances)...)
 	errs = append(errs, validateRollout(path.Child("rollout"), &updated.Spec.Rollout)...)
 	if updated.Spec.Command == "" {
 		return append(errs, field.Required(path.Child("command"), "Load, Activate, Deactivate or Unload"))
