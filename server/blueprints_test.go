@@ -130,6 +130,11 @@ func TestBadBlueprintsAndSlicesAreRefusedByFieldAndValueAndChangeNothing(t *test
 		"slice by apply":             {"PATCH", romeSlices + "/mine" + applied, `{"apiVersion":"broker.fluidos.eu/v1alpha1","kind":"Slice","metadata":{"name":"mine"},"spec":{}}`, applyTyp, 404, []string{"mine"}},
 		"slice moved by hand":        {"PATCH", own, `{"spec":{"clusterID":"paris"}}`, mergeTyp, 422, []string{"spec.clusterID", `"paris"`, `"berlin"`}},
 		"slice of -1 instances":      {"PATCH", own, `{"spec":{"instances":-1}}`, mergeTyp, 422, []string{"spec.instances", "-1"}},
+		"slice of four cores, merge": {"PATCH", own, `{"spec":{"resources":{"cpu":"four"}}}`, mergeTyp, 422, []string{`Slice.broker.fluidos.eu "shop-web-berlin-1" is invalid: spec.resources.cpu: Invalid value: "four": must be a quantity`}},
+		"slice of four cores, JSON":  {"PATCH", own, `[{"op":"add","path":"/spec/resources/cpu","value":"four"}]`, jsonTyp, 422, []string{"spec.resources.cpu", `"four"`}},
+		"slice of four cores, put":   {"PUT", own, `{"apiVersion":"broker.fluidos.eu/v1alpha1","kind":"Slice","metadata":{"name":"shop-web-berlin-1"},"spec":{"resources":{"cpu":"four"}}}`, "", 400, []string{"spec.resources.cpu", `"four"`}},
+		"offer of four cores":        {"PATCH", group + "/clusteradvertisements/berlin-adv", `{"spec":{"resources":{"allocatable":{"cpu":"four"}}}}`, mergeTyp, 422, []string{"spec.resources.allocatable.cpu", `"four"`}},
+		"slice of nothing":           {"PATCH", own, `{"spec":{"resources":null}}`, mergeTyp, 422, []string{"spec.resources: Required"}},
 		"slice in an unknown state":  {"PATCH", own + "/status", `{"status":{"state":"Napping"}}`, mergeTyp, 422, []string{"status.state", `"Napping"`}},
 		"slice selected by artifact": {"GET", romeSlices + "?fieldSelector=spec.artifact%3Dx", "", "", 400, []string{"spec.artifact"}},
 	}

@@ -56,7 +56,7 @@ func (e explainingDecoder) Decode(data []byte, defaults *schema.GroupVersionKind
 	}
 	obj, gvk, err := e.Decoder.Decode(data, defaults, into)
 	if err != nil && !runtime.IsStrictDecodingError(err) {
-		if faults := badQuantities(data); len(faults) > 0 {
+		if faults := badQuantities("", data); len(faults) > 0 {
 			err = faults.ToAggregate()
 		}
 	}
@@ -86,12 +86,12 @@ func (s *Server) withQuantityFaults(next http.Handler) http.Handler {
 			s.fail(w, r, apierrors.NewBadRequest("body: "+err.Error()))
 			return
 		}
-		faults := hugeExponents(body)
+		faults, kind := hugeExponents(body), kindNames[info.Resource]
 		if len(faults) == 0 {
-			faults = append(badQuantities(body), badPatchedQuantities(body)...)
+			faults = append(badQuantities(kind, body), badPatchedQuantities(kind, body)...)
 		}
 		if len(faults) > 0 {
-			s.fail(w, r, apierrors.NewInvalid(schema.GroupKind{Group: info.APIGroup, Kind: kindNames[info.Resource]}, info.Name, faults))
+			s.fail(w, r, apierrors.NewInvalid(schema.GroupKind{Group: info.APIGroup, Kind: kind}, info.Name, faults))
 			return
 		}
 		// One byte over the limit stays over the limit for the handler, which refuses it.
@@ -114,7 +114,7 @@ func (c clientFaults) UpdatedObject(ctx context.Context, old runtime.Object) (ru
 }
 
 var kindNames = map[string]string{
-	"reservations": "Reservation", "clusteradvertisements": "ClusterAdvertisement", "blueprints": "Blueprint", "slices": "Slice",
+	"reservations": "Reservation", "clusteradvertisements": "ClusterAdvertisement", "blueprints": "Blueprint", "slices": kindSlice,
 }
 
 // eachItem in quantityLists stands for every item of a list.
@@ -127,6 +127,16 @@ var quantityLists = []string{
 	"spec.largestFree", "spec.lending.keepBack",
 	"spec.slices." + eachItem + ".resources",
 	"allocatable", "allocated", "largestFree",
+}
+
+const kindSlice = "Slice"
+
+// quantityListsOf a kind. What holds lists in an advertisement is one in a slice.
+func quantityListsOf(kind string) []string {
+	if kind == kindSlice {
+		return []string{"spec.resources"}
+	}
+	return quantityLists
 }
 
 // hugeExponent is a number no quantity needs: to parse 1e99999999 takes a core for minutes.
@@ -191,8 +201,8 @@ func hugeTokens(data []byte) (count int) {
 	}
 }
 
-// badQuantities finds what does not parse in a JSON or YAML object.
-func badQuantities(data []byte) field.ErrorList {
+// badQuantities finds what does not parse in a JSON or YAML object of a kind; empty: of the one that it names.
+func badQuantities(kind string, data []byte) field.ErrorList {
 	asJSON, err := yaml.YAMLToJSON(data)
 	if err != nil {
 		return nil
@@ -201,8 +211,11 @@ func badQuantities(data []byte) field.ErrorList {
 	if unmarshalExactly(asJSON, &object) != nil {
 		return nil
 	}
+	if kind == "" {
+		kind, _ = object["kind"].(string)
+	}
 	var faults field.ErrorList
-	for _, where := range quantityLists {
+	for _, where := range quantityListsOf(kind) {
 		faults = append(faults, badQuantitiesAt(strings.Split(where, "."), object, nil)...)
 	}
 	return faults
@@ -236,7 +249,7 @@ func unmarshalExactly(data []byte, into any) error {
 }
 
 // badPatchedQuantities looks into a JSON patch: [{"op": "replace", "path": "/spec/chunk/cpu", "value": "four"}].
-func badPatchedQuantities(data []byte) field.ErrorList {
+func badPatchedQuantities(kind string, data []byte) field.ErrorList {
 	var operations []struct {
 		Path  string
 		Value any
@@ -248,7 +261,7 @@ func badPatchedQuantities(data []byte) field.ErrorList {
 	for _, operation := range operations {
 		list, name := path.Split(strings.TrimPrefix(operation.Path, "/"))
 		pattern, at := patchedPath(strings.TrimSuffix(list, "/"))
-		if operation.Value != nil && slices.Contains(quantityLists, pattern) {
+		if operation.Value != nil && slices.Contains(quantityListsOf(kind), pattern) {
 			// A resource's own slash is written ~1 there.
 			name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
 			faults = append(faults, badQuantity(at.Child(name), operation.Value)...)
