@@ -4,16 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 )
-
-// maxManifestBytes: no blueprint is larger, see v1alpha1.MaxObjectBytes.
-const maxManifestBytes = broker.MaxObjectBytes
 
 // plan is what `bourse blueprint plan -o json` prints.
 type plan struct {
@@ -36,43 +31,31 @@ func newBlueprintPlanCommand() *cobra.Command {
 		Long: "Says what the exchange would do with a blueprint if it were applied now: + more instances on a\n" +
 			"cluster, - fewer, ~ another version or size, each with the reason and the price per hour of what is\n" +
 			"there afterwards. It exits with 3 where not every instance that must run has a place: with\n" +
-			"spec.admission: Strict it would be refused.",
+			"spec.admission: Strict it would be refused. Of several YAML documents each is planned for itself, as\n" +
+			"if the others were not there.",
 		Example: "  bourse blueprint plan -f shop.yaml\n  bourse blueprint plan -f - -o json < shop.yaml",
 		RunE: func(command *cobra.Command, _ []string) error {
 			if path == "" {
 				return usageError{errors.New("--filename is empty: name the file of a blueprint, or -")}
 			}
-			name, namespace, manifest, err := readManifest(command.InOrStdin(), path)
+			manifests, err := readManifests(command.InOrStdin(), path)
 			if err != nil {
 				return usageError{err}
 			}
-			if c.namespace != "" && namespace != "" && namespace != c.namespace {
-				return usageError{fmt.Errorf("--namespace is %q, metadata.namespace of %s is %q", c.namespace, path, namespace)}
+			for _, m := range manifests {
+				if c.namespace != "" && m.namespace != "" && m.namespace != c.namespace {
+					return usageError{fmt.Errorf("--namespace is %q, metadata.namespace of %s is %q", c.namespace, m.where, m.namespace)}
+				}
 			}
-			if namespace != "" {
-				c.namespace = namespace
+			var refusals []error
+			for _, m := range manifests {
+				err := printPlanOf(command, c, m)
+				if err != nil && exitCode(err) != exitRefused {
+					return err
+				}
+				refusals = append(refusals, err) // the others are of interest all the same
 			}
-			exchange, err := c.connect()
-			if err != nil {
-				return err
-			}
-			p := plan{Name: name, Namespace: exchange.Namespace(), Changes: []broker.PlannedChange{}}
-			planned, err := exchange.PlanBlueprint(command.Context(), name, manifest, func(warning string) { p.Warnings = append(p.Warnings, warning) })
-			if err != nil {
-				return err
-			}
-			p.Fits = planned.Status.Phase != broker.BlueprintDegraded
-			p.Changes = append(p.Changes, planned.Status.Plan...)
-			if !p.Fits {
-				p.Message = planned.Status.Message
-			}
-			if err := c.print(command, p, func(w io.Writer) error { return printPlan(w, &p) }); err != nil {
-				return err
-			}
-			if !p.Fits {
-				return refusedError{fmt.Errorf("it would not fit now: %s", p.Message)}
-			}
-			return nil
+			return errors.Join(refusals...)
 		},
 	}
 	c.flags(command.Flags())
@@ -80,37 +63,32 @@ func newBlueprintPlanCommand() *cobra.Command {
 	return command
 }
 
-// readManifest reads one blueprint as the fields that stand in the file.
-func readManifest(stdin io.Reader, path string) (name, namespace string, manifest map[string]any, err error) {
-	source := stdin
-	if path != "-" {
-		file, err := os.Open(path)
-		if err != nil {
-			return "", "", nil, err
-		}
-		defer file.Close() //nolint:errcheck // only read
-		source = file
+// printPlanOf one manifest. What would not fit is an error after it was printed.
+func printPlanOf(command *cobra.Command, c client, m manifest) error {
+	if m.namespace != "" {
+		c.namespace = m.namespace
 	}
-	text, err := io.ReadAll(io.LimitReader(source, maxManifestBytes+1))
+	exchange, err := c.connect()
 	if err != nil {
-		return "", "", nil, fmt.Errorf("read %s: %w", path, err)
+		return err
 	}
-	if len(text) > maxManifestBytes {
-		return "", "", nil, fmt.Errorf("%s is larger than %d bytes", path, maxManifestBytes)
+	p := plan{Name: m.name, Namespace: exchange.Namespace(), Changes: []broker.PlannedChange{}}
+	planned, err := exchange.PlanBlueprint(command.Context(), m.name, m.object, func(warning string) { p.Warnings = append(p.Warnings, warning) })
+	if err != nil {
+		return fmt.Errorf("%s: %w", m.where, err)
 	}
-	if err := yaml.Unmarshal(text, &manifest); err != nil {
-		return "", "", nil, fmt.Errorf("%s: %w", path, err)
+	p.Fits = planned.Status.Phase != broker.BlueprintDegraded
+	p.Changes = append(p.Changes, planned.Status.Plan...)
+	if !p.Fits {
+		p.Message = planned.Status.Message
 	}
-	if manifest["kind"] != "Blueprint" || manifest["apiVersion"] != broker.SchemeGroupVersion.String() {
-		return "", "", nil, fmt.Errorf("%s: apiVersion %v, kind %v: want one %s Blueprint", path, manifest["apiVersion"], manifest["kind"], broker.SchemeGroupVersion)
+	if err := c.print(command, p, func(w io.Writer) error { return printPlan(w, &p) }); err != nil {
+		return err
 	}
-	metadata, _ := manifest["metadata"].(map[string]any)
-	name, _ = metadata["name"].(string)
-	namespace, _ = metadata["namespace"].(string)
-	if name == "" {
-		return "", "", nil, fmt.Errorf("%s: metadata.name is empty", path)
+	if !p.Fits {
+		return refusedError{fmt.Errorf("%s/%s would not fit now: %s", p.Namespace, p.Name, p.Message)}
 	}
-	return name, namespace, manifest, nil
+	return nil
 }
 
 func printPlan(w io.Writer, p *plan) error {

@@ -188,6 +188,42 @@ func TestAPlanThatDoesNotFitIsARefusal(t *testing.T) {
 	require.Contains(t, stderr, "spec.slices[0].instances")
 }
 
+func TestEveryDocumentOfAFileIsPlanned(t *testing.T) {
+	t.Parallel()
+	f := newFederation(t, "berlin")
+	document := func(name string, instances int) string {
+		text, err := os.ReadFile(f.write("nginx:1.29", instances))
+		require.NoError(t, err)
+		return strings.Replace(string(text), "name: shop", "name: "+name, 1)
+	}
+	between := "---\n# the next one\n---\n"
+	both := f.file("---\n" + document("shop", 2) + between + document("lab", 3))
+	code, stdout, stderr := f.runs("blueprint", "plan", "-f", both)
+	require.Equal(t, exitDone, code, stderr)
+	shop, lab := strings.Index(stdout, "rome/shop (dry run"), strings.Index(stdout, "rome/lab (dry run")
+	require.True(t, 0 <= shop && shop < lab, stdout)
+	require.Contains(t, stdout[:lab], "0 -> 2")
+	require.Contains(t, stdout[lab:], "0 -> 3")
+
+	code, stdout, _ = f.runs("blueprint", "plan", "-f", both, "-o", "json")
+	require.Equal(t, exitDone, code)
+	decoder := json.NewDecoder(strings.NewReader(stdout))
+	for _, name := range []string{"shop", "lab"} {
+		var got plan
+		require.NoError(t, decoder.Decode(&got))
+		require.Equal(t, name, got.Name)
+	}
+
+	code, stdout, stderr = f.runs("blueprint", "plan", "-f", f.file(document("huge", 40)+between+document("lab", 3)))
+	require.Equal(t, exitRefused, code)
+	require.Contains(t, stderr, "rome/huge would not fit now")
+	require.Contains(t, stdout, "0 -> 3", "the next one is planned all the same")
+	code, stdout, stderr = f.runs("blueprint", "plan", "-f", f.file(document("lab", 3)+between+"kind: Pod\n"))
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "blueprint.yaml, document 3: apiVersion <nil>, kind Pod")
+	require.Empty(t, stdout)
+}
+
 func TestAFileThatIsNoBlueprintIsAUsageError(t *testing.T) {
 	t.Parallel()
 	f := newFederation(t)
@@ -200,6 +236,8 @@ func TestAFileThatIsNoBlueprintIsAUsageError(t *testing.T) {
 	}{
 		"no file named":         {nil, exitUsage, "--filename"},
 		"no such file":          {[]string{"-f", filepath.Join(t.TempDir(), "none.yaml")}, exitUsage, "none.yaml"},
+		"only comments":         {[]string{"-f", f.file("# nothing\n---\n")}, exitUsage, "no blueprint is in it"},
+		"too many":              {[]string{"-f", f.file(strings.Repeat(string(good)+"---\n", maxManifests+1))}, exitUsage, "at most 64"},
 		"not YAML":              {[]string{"-f", f.file("{")}, exitUsage, "blueprint.yaml"},
 		"another kind":          {[]string{"-f", f.file("apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n")}, exitUsage, "Pod"},
 		"without a name":        {[]string{"-f", f.file(strings.Replace(string(good), "name: shop", "", 1))}, exitUsage, "metadata.name"},
