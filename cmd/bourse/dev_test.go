@@ -77,7 +77,11 @@ func TestADevExchangeSurvivesALeaderKillAndARestart(t *testing.T) {
 	stop := startDev(t, dir)
 	defer stop()
 
-	code, _, stderr := runs(t, "reserve", "--from", "rome", "--cpu", "1", "--name", "kept", "--kubeconfig", kubeconfig)
+	code, stdout, stderr := runs(t, "blueprint", "plan", "-f", firstExample(t, "../../docs/blueprints.md"), "--kubeconfig", kubeconfig)
+	require.Equal(t, exitDone, code, "what the manual begins with can be tried: %s", stderr)
+	require.Contains(t, stdout, "Instances: 3 more, 0 fewer.")
+
+	code, _, stderr = runs(t, "reserve", "--from", "rome", "--cpu", "1", "--name", "kept", "--kubeconfig", kubeconfig)
 	require.Equal(t, exitDone, code, stderr)
 	killLeader(t, dir)
 	require.Eventually(t, func() bool {
@@ -98,6 +102,20 @@ func TestADevExchangeSurvivesALeaderKillAndARestart(t *testing.T) {
 		require.Equal(t, exitDone, code, stderr)
 		require.Contains(t, stdout, "Reserved")
 	}
+}
+
+// firstExample is a file with the first YAML of a page.
+func firstExample(t *testing.T, page string) string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	_, from, found := strings.Cut(string(text), "```yaml\n")
+	require.True(t, found)
+	example, _, found := strings.Cut(from, "```")
+	require.True(t, found)
+	path := filepath.Join(t.TempDir(), "example.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(example), 0o600))
+	return path
 }
 
 func killLeader(t *testing.T, dir string) {

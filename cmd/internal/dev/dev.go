@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 	"github.com/bourse-dev/bourse/cmd/internal/pki"
 )
 
@@ -31,6 +32,9 @@ const (
 	maxClusters  = 64
 	readyTimeout = 60 * time.Second
 )
+
+// anyRegistry holds the artifacts of all coordinates: no simulated cluster pulls any.
+const anyRegistry = "registry.simulated.invalid"
 
 // Config is what `bourse dev` is told.
 type Config struct {
@@ -217,6 +221,7 @@ func (c *Config) prepareNodes(authority *pki.Authority) ([]*node, error) {
 				"--tls-cert", base + ".crt",
 				"--tls-key", base + ".key",
 				"--gossip-key-file", authority.GossipKeyFile(),
+				"--blueprint-registries", broker.AnyGroup + "=" + anyRegistry,
 			},
 		}
 		if c.Servers > 1 {
