@@ -114,6 +114,12 @@ func TestBadBlueprintsAndSlicesAreRefusedByFieldAndValueAndChangeNothing(t *test
 		says                            []string
 	}{
 		"unknown field":           {"POST", romeBP + "?fieldValidation=Strict", blueprintBody("bad", oneSlice(1, `,"colour":"red"`)), "", 400, []string{"spec.colour"}},
+		"instances many":          {"POST", romeBP, with(`{"name":"web"},{"name":"db","instances":"many"}`), "", 400, []string{`spec.slices[1].instances: Invalid value: "many": must be a whole number`}},
+		"instances many, YAML":    {"POST", romeBP, "apiVersion: broker.fluidos.eu/v1alpha1\nkind: Blueprint\nmetadata: {name: bad}\nspec:\n  slices: [{name: web}, {name: db, instances: many}]\n", "application/yaml", 400, []string{`spec.slices[1].instances`, `"many"`}},
+		"instances many, merge":   {"PATCH", romeBP + "/shop", `{"spec":{"slices":[{"name":"web"},{"name":"db","instances":"many"}]}}`, mergeTyp, 422, []string{`Blueprint.broker.fluidos.eu "shop" is invalid: spec.slices[1].instances: Invalid value: "many": must be a whole number`}},
+		"a slice that is a word":  {"POST", romeBP, with(`"web"`), "", 400, []string{`spec.slices[0]: Invalid value: "web": must be an object`}},
+		"a list of resources":     {"POST", romeBP, with(`{"name":"web","resources":[1]}`), "", 400, []string{`spec.slices[0].resources: Invalid value: "[...]": must be an object`}},
+		"a surge that is true":    {"POST", romeBP, blueprintBody("bad", oneSlice(1, `,"rollout":{"maxSurge":true}`)), "", 400, []string{"cannot unmarshal bool"}},
 		"cpu four":                {"POST", romeBP, quantity(`{"cpu":"four"}`), "", 400, []string{"spec.slices[1].resources.cpu", `"four"`}},
 		"cpu four, apply":         {"PATCH", romeBP + "/bad" + applied, quantity(`{"cpu":"four"}`), applyTyp, 422, []string{"spec.slices[1].resources.cpu", `"four"`}},
 		"cpu four, merge patch":   {"PATCH", romeBP + "/shop", `{"spec":{"slices":[{"name":"web","resources":{"cpu":"four"}}]}}`, mergeTyp, 422, []string{"spec.slices[0].resources.cpu", `"four"`}},

@@ -20,7 +20,7 @@ import (
 // and fairness, impersonation, audit, tracing, CORS, per-request goroutines): it costs a fifth of a
 // create and a third of a get. Read it from the bottom up: the last filter is the first to run.
 func (s *Server) handlerChain(api http.Handler, c *genericapiserver.Config) http.Handler {
-	h := s.withQuantityFaults(api)
+	h := s.withPatchFaults(api)
 	h = s.withBodyLimit(h)
 	h = s.withOwnPaths(h)
 	h = genericapifilters.WithAuthorization(h, c.Authorization.Authorizer, c.Serializer)

@@ -40,8 +40,8 @@ func (w withoutProtobuf) SupportedMediaTypes() []runtime.SerializerInfo {
 	return kept
 }
 
-// explainingCodecs name field and value where a quantity does not parse: the decoder's own error
-// knows neither ("quantities must match the regular expression ...").
+// explainingCodecs name field and value where a value is of another type, or a quantity does not parse: the decoder's
+// own error does not know them ("quantities must match the regular expression ...").
 type explainingCodecs struct{ runtime.NegotiatedSerializer }
 
 func (e explainingCodecs) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
@@ -56,11 +56,23 @@ func (e explainingDecoder) Decode(data []byte, defaults *schema.GroupVersionKind
 	}
 	obj, gvk, err := e.Decoder.Decode(data, defaults, into)
 	if err != nil && !runtime.IsStrictDecodingError(err) {
-		if faults := badQuantities("", data); len(faults) > 0 {
-			err = faults.ToAggregate()
-		}
+		err = explained(data, err)
 	}
 	return obj, gvk, err
+}
+
+func explained(data []byte, err error) error {
+	if faults := badQuantities("", data); len(faults) > 0 {
+		return faults.ToAggregate()
+	}
+	asJSON, notYAML := yaml.YAMLToJSON(data)
+	if json.Valid(data) {
+		asJSON, notYAML = data, nil // as the decoder saw it: it counts bytes
+	}
+	if fault := mistyped(asJSON, err); notYAML == nil && fault != nil {
+		return fault
+	}
+	return err
 }
 
 // DecodeFromReader keeps streaming decoders working as before.
@@ -72,9 +84,9 @@ func (e explainingDecoder) DecodeFromReader(r io.Reader, defaults *schema.GroupV
 	return e.Decode(data, defaults, into)
 }
 
-// withQuantityFaults looks into patches of our kinds before the library does: merging them, it
+// withPatchFaults looks into patches of our kinds before the library does: merging them, it
 // reports a bad quantity as an internal error (apply) or with the whole object (merge).
-func (s *Server) withQuantityFaults(next http.Handler) http.Handler {
+func (s *Server) withPatchFaults(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
 		if !ok || info.Verb != "patch" || info.APIGroup != broker.GroupName {
@@ -89,6 +101,9 @@ func (s *Server) withQuantityFaults(next http.Handler) http.Handler {
 		faults, kind := hugeExponents(body), kindNames[info.Resource]
 		if len(faults) == 0 {
 			faults = append(badQuantities(kind, body), badPatchedQuantities(kind, body)...)
+		}
+		if len(faults) == 0 {
+			faults = s.mistypedPatch(kind, r.Header.Get("Content-Type"), body)
 		}
 		if len(faults) > 0 {
 			s.fail(w, r, apierrors.NewInvalid(schema.GroupKind{Group: info.APIGroup, Kind: kind}, info.Name, faults))
