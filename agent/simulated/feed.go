@@ -22,8 +22,8 @@ var watchedKinds = map[schema.GroupVersionResource]schema.GroupVersionKind{
 }
 
 // feed is the clientset's tracker with watches of its own, which can't overflow: who writes waits until every watcher
-// has room. Client-go's end the process where one is a hundred events behind. A watch must be read, or stopped, by whoever needs no answer of the clientset to do
-// so: it answers one request at a time.
+// has room. Client-go's end the process where one is a hundred events behind. The clientset answers one request at a
+// time, so whoever reads a watch, or stops it, must need no answer of it to do so.
 type feed struct {
 	testing.ObjectTracker
 
