@@ -56,9 +56,9 @@ func (f *blockFigures) alike(o *blockFigures, n int) uint64 {
 	memoryAvailable, memoryAllocatable, memoryRate := o.memoryAvailable[n], o.memoryAllocatable[n], o.memoryRate[n]
 	var other uint64
 	for j := blockSize - 1; j >= 0; j-- {
-		differ := f.cpuAvailable[j] ^ cpuAvailable | f.memoryAvailable[j] ^ memoryAvailable |
-			f.cpuAllocatable[j] ^ cpuAllocatable | f.memoryAllocatable[j] ^ memoryAllocatable |
-			int64(f.cpuRate[j]^cpuRate|f.memoryRate[j]^memoryRate)
+		differ := (f.cpuAvailable[j] ^ cpuAvailable) | (f.memoryAvailable[j] ^ memoryAvailable) |
+			(f.cpuAllocatable[j] ^ cpuAllocatable) | (f.memoryAllocatable[j] ^ memoryAllocatable) |
+			int64((f.cpuRate[j]^cpuRate)|(f.memoryRate[j]^memoryRate)) // ^ binds no closer than |
 		// All figures are below 2^63, and so is what differs: its negative has the sign bit.
 		other = other*2 + uint64(-differ)>>63
 	}
