@@ -1,6 +1,7 @@
 package blueprint
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -76,20 +77,37 @@ func (r *reconciliation) planned(t *task, at, after int) (broker.PlannedChange, 
 		Slice: t.spec.Name, ClusterID: site.id, Before: int32(before), After: int32(after),
 		PricePerHour: broker.FormatPrice(site.prices.Price(t.ask.Times(after))),
 	}
+	var why []string
 	switch {
 	case after > before:
-		c.Action, c.Reason = "+", t.spread.Liking(at)
+		c.Action, why = "+", append(why, t.spread.Liking(at))
 	case after < before:
-		c.Action, c.Reason = "-", r.whyLess(t, at)
-	case after > 0 && t.fault == "" && !t.runs(s):
-		c.Action, c.Reason = "~", "another size of instances"
-		if was := s.object.Spec.Artifact; was != t.wanted.artifact {
-			c.Reason = strings.Join([]string{was, t.wanted.artifact}, " becomes ")
-		}
-	default:
-		return c, false
+		c.Action, why = "-", append(why, r.whyLess(t, at))
 	}
-	return c, true
+	if before > 0 && after > 0 && t.fault == "" && !t.runs(s) {
+		c.Action, c.NewVersion, why = cmp.Or(c.Action, "~"), true, append(why, t.becomes(s)...)
+	}
+	c.Reason = strings.Join(why, "; ")
+	return c, c.Action != ""
+}
+
+// becomes says what the wanted version changes of a share.
+func (t *task) becomes(s *share) (words []string) {
+	const becomes = " becomes "
+	was, is := &s.object.Spec, &t.wanted
+	switch {
+	case was.Artifact != is.artifact:
+		words = append(words, was.Artifact+becomes+is.artifact)
+	case was.Image != is.image: // the mapping of its group has changed
+		words = append(words, was.Image+becomes+is.image)
+	}
+	for _, a := range s.ask.Max(t.ask) {
+		if before, after := s.ask.Get(a.Resource), t.ask.Get(a.Resource); before != after {
+			from, to := broker.QuantityOf(a.Resource, before), broker.QuantityOf(a.Resource, after)
+			words = append(words, a.Resource+" "+from.String()+becomes+to.String())
+		}
+	}
+	return words
 }
 
 func (r *reconciliation) whyLess(t *task, at int) string {

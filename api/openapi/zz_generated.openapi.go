@@ -1586,7 +1586,7 @@ func schema_bourse_api_broker_v1alpha1_PlannedChange(ref common.ReferenceCallbac
 				Properties: map[string]spec.Schema{
 					"action": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Action is + (more instances), - (fewer) or ~ (another artifact or size).",
+							Description: "Action is + (more instances), - (fewer) or ~ (as many, of another artifact or size).",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1621,6 +1621,13 @@ func schema_bourse_api_broker_v1alpha1_PlannedChange(ref common.ReferenceCallbac
 							Default: 0,
 							Type:    []string{"integer"},
 							Format:  "int32",
+						},
+					},
+					"newVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "NewVersion: those that stay get another artifact or size; the reason says which becomes which.",
+							Type:        []string{"boolean"},
+							Format:      "",
 						},
 					},
 					"reason": {

@@ -29,10 +29,10 @@ func newBlueprintPlanCommand() *cobra.Command {
 		Use:   "plan -f FILE",
 		Short: "Say what a blueprint would change, and change nothing",
 		Long: "Says what the exchange would do with a blueprint if it were applied now: + more instances on a\n" +
-			"cluster, - fewer, ~ another version or size, each with the reason and the price per hour of what is\n" +
-			"there afterwards. It exits with 3 where not every instance that must run has a place: with\n" +
-			"spec.admission: Strict it would be refused. Of several YAML documents each is planned for itself, as\n" +
-			"if the others were not there.",
+			"cluster, - fewer, ~ as many, each with the reason, which version or size becomes which, and the price\n" +
+			"per hour of what is there afterwards. It exits with 3 where not every instance that must run has a\n" +
+			"place: with spec.admission: Strict it would be refused. Of several YAML documents each is planned for\n" +
+			"itself, as if the others were not there.",
 		Example: "  bourse blueprint plan -f shop.yaml\n  bourse blueprint plan -f - -o json < shop.yaml",
 		RunE: func(command *cobra.Command, _ []string) error {
 			if path == "" {
@@ -95,7 +95,7 @@ func printPlan(w io.Writer, p *plan) error {
 	if _, err := fmt.Fprintf(w, "%s/%s (dry run, nothing is changed)\n", p.Namespace, p.Name); err != nil {
 		return err
 	}
-	more, fewer, other := int32(0), int32(0), 0
+	more, fewer, renewed := int32(0), int32(0), map[string]bool{}
 	rows := [][]string{{"", "SLICE", "CLUSTER", "INSTANCES", "PRICE/H", "REASON"}}
 	for i := range p.Changes {
 		change := &p.Changes[i]
@@ -109,7 +109,9 @@ func printPlan(w io.Writer, p *plan) error {
 			fewer += change.Before - change.After
 		default:
 			mark = paint(w, yellow, mark)
-			other++
+		}
+		if change.NewVersion {
+			renewed[change.ClusterID] = true
 		}
 		instances := fmt.Sprintf("%d -> %d", change.Before, change.After)
 		rows = append(rows, []string{mark, change.Slice, change.ClusterID, instances, orDash(change.PricePerHour), change.Reason})
@@ -119,7 +121,7 @@ func printPlan(w io.Writer, p *plan) error {
 		if err := table(w, rows); err != nil {
 			return err
 		}
-		summary = fmt.Sprintf("Instances: %d more, %d fewer. Another version or size: on %d clusters.", more, fewer, other)
+		summary = fmt.Sprintf("Instances: %d more, %d fewer. Clusters with another version or size: %d.", more, fewer, len(renewed))
 	}
 	if _, err := fmt.Fprintln(w, summary); err != nil {
 		return err

@@ -170,6 +170,11 @@ func TestAPlanSaysWhatWouldChangeAndChangesNothing(t *testing.T) {
 	require.Len(t, got.Changes, 2)
 	require.Equal(t, "~", got.Changes[0].Action)
 	require.Contains(t, got.Changes[0].Reason, "nginx:1.28")
+
+	code, stdout, _ = f.runs("blueprint", "plan", "-f", f.write("nginx:1.29", 4))
+	require.Equal(t, exitDone, code)
+	require.Contains(t, stdout, "Clusters with another version or size: 2.")
+	require.Contains(t, stdout, "then most left; nginx:1.28 becomes nginx:1.29; cpu 1 becomes 500m")
 }
 
 func TestAPlanThatDoesNotFitIsARefusal(t *testing.T) {

@@ -251,7 +251,7 @@ type BlueprintRollback struct {
 
 // PlannedChange is one line of a plan.
 type PlannedChange struct {
-	// Action is + (more instances), - (fewer) or ~ (another artifact or size).
+	// Action is + (more instances), - (fewer) or ~ (as many, of another artifact or size).
 	Action string `json:"action"`
 	// Slice of the blueprint.
 	Slice string `json:"slice"`
@@ -260,6 +260,9 @@ type PlannedChange struct {
 	// Before and After are instances there.
 	Before int32 `json:"before"`
 	After  int32 `json:"after"`
+	// NewVersion: those that stay get another artifact or size; the reason says which becomes which.
+	// +optional
+	NewVersion bool `json:"newVersion,omitempty"`
 	// Reason says why.
 	// +optional
 	Reason string `json:"reason,omitempty"`
