@@ -87,9 +87,12 @@ func (r *reconciliation) run(t *task, at int) change {
 	}
 	c.spec = broker.SliceSpec{
 		Blueprint: b.Name, BlueprintUID: string(b.UID), Slice: t.spec.Name, ClusterID: site.id,
-		Artifact: t.wanted.artifact, Image: t.wanted.image, Instances: int32(t.next[at]), Resources: t.spec.Resources,
+		Artifact: t.first.artifact, Image: t.first.image, Instances: int32(t.next[at]), Resources: t.spec.Resources,
 		Command: broker.SliceLoad,
 	}
+	// Always set: the pods of a slice that was deleted by hand may run another version still.
+	unavailable, surge := b.Spec.Rollout.Bounds(int32(t.next[at]))
+	c.spec.Rollout = broker.BlueprintRollout{MaxUnavailable: count(int(unavailable)), MaxSurge: count(int(surge))}
 	if s == nil {
 		c.key = broker.SliceKey(b.Namespace, SliceName(b.Namespace, b.Name, string(b.UID), t.spec.Name, site.id))
 		return c
@@ -100,11 +103,13 @@ func (r *reconciliation) run(t *task, at int) change {
 	c.spec.Command = nextCommand(s)
 	switch {
 	case t.turned[at]:
-		unavailable, _ := b.Spec.Rollout.Bounds(int32(t.next[at]))
-		c.spec.Rollout = broker.BlueprintRollout{MaxUnavailable: count(int(unavailable)), MaxSurge: count(t.surge[at])}
+		c.spec.Artifact, c.spec.Image = t.wanted.artifact, t.wanted.image
+		c.spec.Rollout.MaxSurge = count(t.surge[at])
 	case t.have[at] > 0: // the version there stays
 		c.spec.Artifact, c.spec.Image, c.spec.Resources = was.Artifact, was.Image, was.Resources
-		c.spec.Rollout, c.spec.Attempt = was.Rollout, r.attempt(s)
+		if c.spec.Attempt = r.attempt(s); was.Rollout.MaxUnavailable != nil {
+			c.spec.Rollout = was.Rollout
+		}
 	}
 	return c
 }

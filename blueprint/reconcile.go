@@ -3,7 +3,6 @@ package blueprint
 import (
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -58,7 +57,8 @@ type task struct {
 	with, apart []*task // on the same clusters only, on no common cluster
 
 	wanted version
-	fault  string // why the wanted version can't be run at all
+	first  version // what is placed anew begins with: the proven version, until the wanted one is
+	fault  string  // why the wanted version can't be run at all
 
 	shares []*share // nil: none there
 	have   []int    // instances that run or are on their way, on clusters that are heard
@@ -154,17 +154,26 @@ func (r *reconciliation) read(shares []*share) {
 	r.chooseVersions()
 }
 
-// chooseVersions: what the spec wants, or after a rollout that was taken back what ran before it.
+// chooseVersions: what the spec wants, or after a rollout that was taken back what ran before it. What is
+// placed anew while the wanted version comes up begins with the one before, and then has its turn; but not
+// where none runs because agents refuse that.
 func (r *reconciliation) chooseVersions() {
 	for _, t := range r.tasks {
 		t.wanted = version{artifact: t.spec.Artifact}
-		if before := r.versionBefore(t); r.rolledBack != nil && before != "" {
+		before := r.versionBefore(t)
+		if r.rolledBack != nil && before != "" {
 			t.wanted.artifact = before
 		}
 		image, err := r.Registries.Image(t.wanted.artifact)
 		if t.wanted.image = image; err != nil {
 			t.fault = "artifact " + t.wanted.artifact + ": " + err.Error()
 		}
+		t.first = t.wanted
+		image, err = r.Registries.Image(before)
+		if before == "" || err != nil || sum(t.have) == 0 && slices.ContainsFunc(t.shares, func(s *share) bool { return s.refuses(image) }) {
+			continue
+		}
+		t.first = version{before, image}
 	}
 }
 
@@ -190,15 +199,11 @@ func (t *task) askAt(at int) allocation.Amounts {
 	return t.ask
 }
 
-// refused: the cluster's agent does not run this version here. What it said stands while the slice is
-// kept empty for that.
+// refused: the cluster's agent does not run the wanted version here, nor that with which it would begin.
+// What it said stands while the slice is kept empty for that.
 func (t *task) refused(at int) bool {
 	s := t.shares[at]
-	if s == nil || s.object.Spec.Image != t.wanted.image {
-		return false
-	}
-	kept := s.record.Instances == 0 && s.object.Spec.Command == broker.SliceLoad
-	return (kept || s.observed()) && meta.IsStatusConditionTrue(s.status().Conditions, broker.ConditionRefused)
+	return s.refuses(t.wanted.image) || t.have[at] == 0 && s.refuses(t.first.image)
 }
 
 // mustLeave: what is on the cluster can't or may not stay for a moment longer.

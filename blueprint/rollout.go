@@ -19,8 +19,8 @@ func (r *reconciliation) failedRollout() *broker.BlueprintRollback {
 			if t.have[at] == 0 || s.object.Spec.Image != t.wanted.image || !s.in(broker.SliceFailed) {
 				continue
 			}
-			// A cluster to which the version was not brought, but the slice, may refuse it for other reasons.
-			if s.has(broker.ConditionRefused) && s.object.Spec.Rollout.MaxUnavailable == nil {
+			// Where the version before does not run either, it may be refused for other reasons.
+			if s.has(broker.ConditionRefused) && t.ready[at] == 0 {
 				continue
 			}
 			return &broker.BlueprintRollback{

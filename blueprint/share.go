@@ -91,6 +91,15 @@ func (s *share) has(condition string) bool {
 	return s.observed() && meta.IsStatusConditionTrue(s.status().Conditions, condition)
 }
 
+// refuses: the agent does not run this image here, it said last. Nil is a share that is not there.
+func (s *share) refuses(image string) bool {
+	if s == nil || s.object.Spec.Image != image {
+		return false
+	}
+	kept := s.record.Instances == 0 && s.object.Spec.Command == broker.SliceLoad
+	return (kept || s.observed()) && meta.IsStatusConditionTrue(s.status().Conditions, broker.ConditionRefused)
+}
+
 // held is what the share holds; nil where it holds nothing.
 func (s *share) held() allocation.Amounts {
 	if s.row.Ledger == nil || len(s.row.Ledger.Holds) == 0 {
