@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -190,6 +191,9 @@ func (a *agent) drive(w *workload) broker.SliceStatus {
 		status.State, status.Message = broker.SliceFailed, "not active in time"
 	default:
 		status.State = broker.SliceActivating
+	}
+	if a.bad[spec.Image] {
+		status.Message = strings.TrimPrefix(status.Message+": its pods crash", ": ")
 	}
 	a.x.busy = a.x.busy || progress || status.State == broker.SliceActivating
 	return status

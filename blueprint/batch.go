@@ -18,7 +18,10 @@ type batch struct {
 func (b *batch) add(txn *fsm.Txn) bool {
 	size := itemOverheadBytes
 	for i := range txn.Writes {
-		size += len(txn.Writes[i].Key) + len(txn.Writes[i].Body) + len(txn.Writes[i].Facts)
+		w := &txn.Writes[i]
+		if size += len(w.Key) + len(w.Body) + len(w.Facts); w.Ledger != nil {
+			size += len(w.Ledger.Decision)
+		}
 	}
 	if len(b.items) >= maxItems || len(b.items) > 0 && b.bytes+size > maxEntryBytes {
 		return false

@@ -107,7 +107,13 @@ func (r *reconciliation) run(t *task, at int) change {
 		c.spec.Rollout.MaxSurge = count(t.surge[at])
 	case t.have[at] > 0: // the version there stays
 		c.spec.Artifact, c.spec.Image, c.spec.Resources = was.Artifact, was.Image, was.Resources
-		if c.spec.Attempt = r.attempt(s); was.Rollout.MaxUnavailable != nil {
+		if c.record.Failure = s.record.Failure; s.settled() {
+			c.record.Failure = ""
+		}
+		if c.spec.Attempt = r.attempt(s); c.spec.Attempt > was.Attempt {
+			c.record.Failure = s.failure()
+		}
+		if was.Rollout.MaxUnavailable != nil {
 			c.spec.Rollout = was.Rollout
 		}
 	}

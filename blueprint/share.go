@@ -31,6 +31,7 @@ type record struct {
 	Cluster   string `json:"c"`
 	Instances int    `json:"n,omitempty"`
 	Surge     int    `json:"g,omitempty"` // held beside, while a version changes
+	Failure   string `json:"f,omitempty"` // what it failed with before it was tried again, until it is ready
 }
 
 // shareOf reads a row. A slice that the room did not write belongs to no blueprint.
@@ -81,6 +82,17 @@ func (s *share) in(state broker.SliceState) bool { return s.observed() && s.stat
 // settled: what is asked for runs.
 func (s *share) settled() bool {
 	return s.in(broker.SliceActive) && s.status().ReadyInstances >= s.object.Spec.Instances
+}
+
+// failure is what the share failed with, until it is ready: no more and no less while it is tried again.
+func (s *share) failure() string {
+	switch {
+	case s.in(broker.SliceFailed):
+		return clip(s.status().Message, maxFailureBytes)
+	case s.settled():
+		return ""
+	}
+	return s.record.Failure
 }
 
 func (s *share) leaving() bool {

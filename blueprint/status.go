@@ -24,7 +24,7 @@ func (r *reconciliation) report(stuck string) *broker.BlueprintStatus {
 	}
 	var faults, pending []string
 	for _, t := range r.tasks {
-		line := r.reportTask(t)
+		line, waits := r.reportTask(t)
 		status.Slices = append(status.Slices, line)
 		status.Desired += line.Desired
 		status.Placed += line.Placed
@@ -34,6 +34,7 @@ func (r *reconciliation) report(stuck string) *broker.BlueprintStatus {
 		}
 		if line.Ready < line.Desired {
 			pending = append(pending, fmt.Sprintf("%s: %d of %d ready", line.Name, line.Ready, line.Desired))
+			pending = append(pending, waits...)
 		}
 		if !t.steady() && line.Ready >= line.Desired {
 			pending = append(pending, line.Name+": changing")
@@ -82,8 +83,9 @@ func (t *task) steady() bool {
 	return true
 }
 
-func (r *reconciliation) reportTask(t *task) broker.BlueprintSliceStatus {
-	line := broker.BlueprintSliceStatus{Name: t.spec.Name, Artifact: t.wanted.artifact}
+// reportTask is what becomes of one slice, and what the agents say of shares that are on their way.
+func (r *reconciliation) reportTask(t *task) (line broker.BlueprintSliceStatus, waits []string) {
+	line = broker.BlueprintSliceStatus{Name: t.spec.Name, Artifact: t.wanted.artifact}
 	var words []string
 	before := r.reasons(t)
 	var price int64
@@ -97,8 +99,12 @@ func (r *reconciliation) reportTask(t *task) broker.BlueprintSliceStatus {
 			if s.observed() {
 				p.State = s.status().State
 			}
-			if s.in(broker.SliceFailed) {
-				words = append(words, site.id+" failed: "+s.status().Message)
+			switch failure := s.failure(); {
+			case t.turned[at]: // what it says is of another version
+			case failure != "":
+				words = append(words, site.id+" failed: "+failure)
+			case s.observed() && !s.settled() && s.status().Message != "":
+				waits = append(waits, site.id+": "+s.status().Message)
 			}
 		}
 		if p.Reason == "" || n > t.have[at] {
@@ -115,14 +121,22 @@ func (r *reconciliation) reportTask(t *task) broker.BlueprintSliceStatus {
 	}
 	line.Desired = int32(max(t.least, min(t.most, int(line.Placed))))
 	line.PricePerHour = broker.FormatPrice(price)
-	if t.fault != "" {
+	if words = some(words); t.fault != "" {
 		words = append(words, t.fault)
 	}
 	if lack := t.least - sum(t.counts()); lack > 0 && t.fault == "" {
 		words = append(words, fmt.Sprintf("%d of %d instances have no place: %s", lack, t.least, r.misses(t)))
 	}
 	line.Message = clip(strings.Join(words, "; "), broker.MaxConditionMessageBytes)
-	return line
+	return line, some(waits)
+}
+
+// some of a list, and how many others there are.
+func some(list []string) []string {
+	if more := len(list) - namedMisses; more > 0 {
+		return append(list[:namedMisses:namedMisses], fmt.Sprintf("%d others", more))
+	}
+	return list
 }
 
 // reasons are what the status says of why the slice is where it is.
@@ -153,11 +167,7 @@ func (r *reconciliation) misses(t *task) string {
 			far = append(far, s.id+": "+why)
 		}
 	}
-	all := append(near, far...)
-	if more := len(all) - namedMisses; more > 0 {
-		all = append(all[:namedMisses], fmt.Sprintf("%d others", more))
-	}
-	return strings.Join(all, "; ")
+	return strings.Join(some(append(near, far...)), "; ")
 }
 
 // history with what each slice runs in full now in the newest entry, and the other slices as they were in

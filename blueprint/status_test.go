@@ -60,3 +60,50 @@ func TestCountsAreToldNowAndThen(t *testing.T) {
 	x.rest()
 	require.EqualValues(t, 7, x.get("shop").Status.Ready, "and the last count is told")
 }
+
+// What fails is tried again and again; its status says why all the time, and is written once.
+func TestWhatNeverGetsReadyIsDegradedUntilItIs(t *testing.T) {
+	t.Parallel()
+	x := newExchange(t)
+	x.cluster("paris", "cpu=8", "")
+	x.cluster("rome", "cpu=8", "").bad = map[string]bool{"registry.example.com/web:1": true}
+	x.create(blueprint("shop", "web=2*cpu=1"))
+	for range 3 {
+		x.run()
+		x.act()
+	}
+	x.now += second
+	x.run()
+	status := x.get("shop").Status
+	require.Equal(t, broker.BlueprintProgressing, status.Phase)
+	require.Contains(t, status.Message, "rome: its pods crash")
+	x.rest()
+	before := x.state.Row(x.key("shop"))
+	status = x.get("shop").Status
+	require.Equal(t, broker.BlueprintDegraded, status.Phase)
+	require.Equal(t, "web: rome failed: not active in time: its pods crash", status.Message)
+	for range 300 {
+		x.now += second
+		x.begin()
+		x.run()
+		x.act()
+		require.Equal(t, status.Message, x.get("shop").Status.Message)
+	}
+	require.Greater(t, x.rows()[1].object.Spec.Attempt, int32(3), "it was tried again")
+	require.Equal(t, []string{"Progressing", "Degraded"}, x.told("shop"))
+	require.LessOrEqual(t, len(x.writes(x.key("shop"), before.FactsRev)), 3*int(x.rows()[1].object.Spec.Attempt), "the state there is Activating and Failed in turn")
+	x.agents["rome"].bad = nil
+	x.pass(2 * minute)
+	require.Equal(t, broker.BlueprintActive, x.get("shop").Status.Phase)
+	require.Equal(t, "2 instances are ready", x.get("shop").Status.Message)
+}
+
+// writes are the revisions after one at which a row's facts were written.
+func (x *exchange) writes(key string, after fsm.Revision) (list []fsm.Revision) {
+	for i := range x.changes {
+		if c := &x.changes[i]; c.Key() == key && c.After != nil && c.After.FactsRev > after && (len(list) == 0 || list[len(list)-1] < c.After.FactsRev) {
+			list = append(list, c.After.FactsRev)
+		}
+	}
+	return list
+}
