@@ -55,7 +55,7 @@ func (t *term) reconcile(owner string) bool {
 			return false
 		}
 	}
-	if m.wanting, m.waiting = r.wanting(), r.waiting(); r.retryAt > 0 {
+	if m.wanting, m.waiting, m.moving = r.wanting(), r.waiting(), r.aggressive(); r.retryAt > 0 {
 		m.look(r.retryAt)
 	}
 	if !wrote {

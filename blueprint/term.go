@@ -17,8 +17,9 @@ type term struct {
 	now   fsm.Millis
 
 	fed    *federation
-	shares map[string]*share              // by row key
-	owned  map[string]map[string]struct{} // owner -> row keys
+	shares map[string]*share // by row key
+	owned  keySets           // row keys by owner
+	there  keySets           // and by cluster
 
 	dirty  map[string]struct{} // owners to look at in the next round
 	round  []string            // owners of this one, sorted
@@ -29,10 +30,27 @@ type term struct {
 	proposed map[*fsm.Txn]proposal
 }
 
+// keySets are sets of row keys, each of something.
+type keySets map[string]map[string]struct{}
+
+func (x keySets) add(of, key string) {
+	if x[of] == nil {
+		x[of] = map[string]struct{}{}
+	}
+	x[of][key] = struct{}{}
+}
+
+func (x keySets) remove(of, key string) {
+	if delete(x[of], key); len(x[of]) == 0 {
+		delete(x, of)
+	}
+}
+
 // memory is what a term remembers of one blueprint. A new leader begins without.
 type memory struct {
 	wanting   bool       // more capacity could change something
 	waiting   bool       // less of it too
+	moving    bool       // it is Aggressive: any cluster could
 	lookAt    fsm.Millis // 0: nothing is due
 	refusals  int        // rounds in a row that Apply refused a command of
 	refusedAt fsm.Millis // since when
@@ -51,7 +69,7 @@ type proposal struct {
 func newTerm(cfg Config, state *fsm.State, now fsm.Millis) *term {
 	t := &term{
 		cfg: cfg, state: state, now: now, fed: newFederation(state),
-		shares: map[string]*share{}, owned: map[string]map[string]struct{}{},
+		shares: map[string]*share{}, owned: keySets{}, there: keySets{},
 		dirty: map[string]struct{}{}, memory: map[string]*memory{}, proposed: map[*fsm.Txn]proposal{},
 		resync: now + millis(cfg.Resync),
 	}
@@ -178,25 +196,19 @@ func (t *term) absorb(changes []fsm.Change) {
 // note keeps up with a slice's row; nil: it is gone.
 func (t *term) note(key string, row *fsm.Row) {
 	if was := t.shares[key]; was != nil {
-		owner := was.owner()
 		delete(t.shares, key)
-		delete(t.owned[owner], key)
-		if len(t.owned[owner]) == 0 {
-			delete(t.owned, owner)
-		}
-		t.touch(owner)
+		t.owned.remove(was.owner(), key)
+		t.there.remove(was.record.Cluster, key)
+		t.touch(was.owner())
 	}
 	if row == nil {
 		return
 	}
 	s := shareOf(row)
-	owner := s.owner()
 	t.shares[key] = s
-	if t.owned[owner] == nil {
-		t.owned[owner] = map[string]struct{}{}
-	}
-	t.owned[owner][key] = struct{}{}
-	t.touch(owner)
+	t.owned.add(s.owner(), key)
+	t.there.add(s.record.Cluster, key)
+	t.touch(s.owner())
 }
 
 func (t *term) noteBlueprint(c *fsm.Change) {
@@ -210,14 +222,21 @@ func (t *term) noteBlueprint(c *fsm.Change) {
 	}
 }
 
-// noteCluster: news of a cluster concern all blueprints, news of its figures those that wait for
-// capacity or are short of it.
+// noteCluster: news of a cluster concern who has something there, wants more, or may move; news of its
+// figures those that wait for capacity or are short of it.
 func (t *term) noteCluster(key string, row *fsm.Row) {
 	was := t.fed.site(key)
 	t.fed.set(key, row)
 	is := t.fed.site(key)
 	if was == nil || is == nil || !was.alike(is) {
-		t.touchAll()
+		for key := range t.there[clusterIDOf(key)] {
+			t.touch(t.shares[key].owner())
+		}
+		for owner, m := range t.memory {
+			if m.wanting || m.moving {
+				t.touch(owner)
+			}
+		}
 		return
 	}
 	for _, s := range []*site{was, is} {
