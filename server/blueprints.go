@@ -11,13 +11,38 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/util/dryrun"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 )
 
-// blueprintREST serves blueprints.
-type blueprintREST struct{ objectStore }
+// blueprintREST serves blueprints. The generic registry never lets a dry run reach storage, where a real
+// write meets the leader's room: what that would do is filled in here.
+type blueprintREST struct {
+	objectStore
+	server *Server
+}
+
+func (r blueprintREST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	ctx, planning := withPlanning(ctx)
+	out, err := r.objectStore.Create(ctx, obj, validate, options)
+	if err == nil && options != nil && dryrun.IsDryRun(options.DryRun) {
+		r.server.fill(ctx, planning, out.(*broker.Blueprint))
+	}
+	return out, err
+}
+
+func (r blueprintREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo,
+	create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
+	ctx, planning := withPlanning(ctx)
+	out, created, err := r.objectStore.Update(ctx, name, info, create, update, forceAllowCreate, options)
+	if err == nil && options != nil && dryrun.IsDryRun(options.DryRun) {
+		r.server.fill(ctx, planning, out.(*broker.Blueprint))
+	}
+	return out, created, err
+}
 
 func (blueprintREST) ShortNames() []string { return []string{"bp"} }
 func (blueprintREST) Categories() []string { return []string{"bourse"} }
@@ -48,10 +73,8 @@ func newBlueprints(s *Server, options generic.RESTOptionsGetter) (map[string]res
 	if err != nil {
 		return nil, err
 	}
-	dry := blueprintDryRun{s}
-	main.AfterCreate, main.AfterUpdate = dry.afterCreate, dry.afterUpdate
 	return map[string]rest.Storage{
-		"blueprints":        blueprintREST{objectStore{main}},
+		"blueprints":        blueprintREST{objectStore{main}, s},
 		"blueprints/status": blueprintStatusREST{main},
 	}, nil
 }
@@ -74,33 +97,33 @@ func (blueprintStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Ob
 	raiseGeneration(b, o, b.Spec, o.Spec)
 }
 
-func (s blueprintStrategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
+func (s blueprintStrategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	b := obj.(*broker.Blueprint)
 	errs := append(broker.ValidateBlueprint(b), s.unmapped(b, nil)...)
 	if len(errs) == 0 {
-		errs = s.notFitting(b)
+		errs = s.notFitting(ctx, b)
 	}
 	return errs
 }
 
 // ValidateUpdate asks whether it fits only where the spec changed: a label can always be set.
-func (s blueprintStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+func (s blueprintStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	b, o := obj.(*broker.Blueprint), old.(*broker.Blueprint)
 	errs := append(broker.ValidateBlueprint(b), s.unmapped(b, o)...)
 	if len(errs) == 0 && !equality.Semantic.DeepEqual(b.Spec, o.Spec) {
-		errs = s.notFitting(b)
+		errs = s.notFitting(ctx, b)
 	}
 	return errs
 }
 
-func (s blueprintStrategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
-	return s.doubts(obj.(*broker.Blueprint))
+func (s blueprintStrategy) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
+	return s.doubts(ctx, obj.(*broker.Blueprint))
 }
 
-func (s blueprintStrategy) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
+func (s blueprintStrategy) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
 	b := obj.(*broker.Blueprint)
 	if equality.Semantic.DeepEqual(b.Spec, old.(*broker.Blueprint).Spec) {
 		return nil
 	}
-	return s.doubts(b)
+	return s.doubts(ctx, b)
 }

@@ -1,54 +1,60 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/util/dryrun"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 	"github.com/bourse-dev/bourse/blueprint"
 )
 
-// blueprintDryRun fills in what the leader would do, as dryRun does for reservations.
-type blueprintDryRun struct{ server *Server }
-
-func (d blueprintDryRun) afterCreate(obj runtime.Object, options *metav1.CreateOptions) {
-	if options != nil && dryrun.IsDryRun(options.DryRun) {
-		d.plan(obj)
-	}
+// planning is what a request came to know of the blueprint that it writes. Validation, warnings and a
+// dry run all ask for it, and it is computed once: it takes long where there are many clusters, and must
+// not say one thing in a warning and another in the plan.
+type planning struct {
+	of      *broker.Blueprint // nil: nobody asked yet
+	preview blueprint.Preview
 }
 
-func (d blueprintDryRun) afterUpdate(obj runtime.Object, options *metav1.UpdateOptions) {
-	if options != nil && dryrun.IsDryRun(options.DryRun) {
-		d.plan(obj)
-	}
+type planningKey struct{}
+
+func withPlanning(ctx context.Context) (context.Context, *planning) {
+	p := &planning{}
+	return context.WithValue(ctx, planningKey{}, p), p
 }
 
-// plan fills status.plan, and says as the phase whether all that must run has a place.
-func (d blueprintDryRun) plan(obj runtime.Object) {
-	b := obj.(*broker.Blueprint)
-	preview := d.server.preview(b)
+// preview of an object that the request tries to write; an update tries another after a conflict.
+func (s *Server) preview(ctx context.Context, b *broker.Blueprint) blueprint.Preview {
+	p := ctx.Value(planningKey{}).(*planning)
+	if p.of != b {
+		start, state := time.Now(), s.cfg.DB.State()
+		p.of, p.preview = b, blueprint.Plan(s.cfg.Blueprints, state, b, now(state))
+		s.metrics.plans.Observe(time.Since(start).Seconds())
+	}
+	return p.preview
+}
+
+// fill puts the plan into what a dry run answers, and says as the phase whether all that must run has a place.
+func (s *Server) fill(ctx context.Context, p *planning, b *broker.Blueprint) {
+	if p.of == nil {
+		s.preview(ctx, b)
+	}
 	status := &b.Status
-	status.Plan = preview.Changes
+	status.Plan = p.preview.Changes
 	switch {
-	case len(preview.Unplaced) > 0:
+	case len(p.preview.Unplaced) > 0:
 		var words []string
-		for _, u := range preview.Unplaced {
+		for _, u := range p.preview.Unplaced {
 			words = append(words, b.Spec.Slices[u.Slice].Name+": "+u.Message)
 		}
 		status.Phase, status.Message = broker.BlueprintDegraded, strings.Join(words, "; ")
-	case len(preview.Changes) > 0 || status.Phase == broker.BlueprintDegraded:
+	case len(p.preview.Changes) > 0 || status.Phase == broker.BlueprintDegraded:
 		status.Phase, status.Message = broker.BlueprintProgressing, "a dry run: see status.plan"
 	}
-}
-
-func (s *Server) preview(b *broker.Blueprint) blueprint.Preview {
-	state := s.cfg.DB.State()
-	return blueprint.Plan(s.cfg.Blueprints, state, b, now(state))
 }
 
 // unmapped: coordinates of a group that this exchange has no registry for. What is stored already
@@ -73,11 +79,11 @@ func (s blueprintStrategy) unmapped(b, old *broker.Blueprint) (errs field.ErrorL
 }
 
 // notFitting refuses a Strict blueprint that would not fit.
-func (s blueprintStrategy) notFitting(b *broker.Blueprint) (errs field.ErrorList) {
+func (s blueprintStrategy) notFitting(ctx context.Context, b *broker.Blueprint) (errs field.ErrorList) {
 	if b.Spec.Admission != broker.AdmissionStrict {
 		return nil
 	}
-	for _, u := range s.server.preview(b).Unplaced {
+	for _, u := range s.server.preview(ctx, b).Unplaced {
 		slice, at := &b.Spec.Slices[u.Slice], field.NewPath("spec", "slices").Index(u.Slice)
 		least, _ := slice.Range()
 		if at = at.Child("instances"); slice.Instances == nil {
@@ -91,8 +97,8 @@ func (s blueprintStrategy) notFitting(b *broker.Blueprint) (errs field.ErrorList
 const notFitNow = "would not fit the federation now: "
 
 // doubts are warnings: what is allowed and yet may not be what was meant.
-func (s blueprintStrategy) doubts(b *broker.Blueprint) (warnings []string) {
-	preview := s.server.preview(b)
+func (s blueprintStrategy) doubts(ctx context.Context, b *broker.Blueprint) (warnings []string) {
+	preview := s.server.preview(ctx, b)
 	for _, i := range preview.Unselected {
 		if b.Spec.Slices[i].ClusterSelector != nil {
 			warnings = append(warnings, fmt.Sprintf("spec.slices[%d].clusterSelector: matches no cluster that advertises here", i))

@@ -187,3 +187,45 @@ func TestASliceChangedOrDeletedByHandIsPutRight(t *testing.T) {
 	require.EqualValues(t, 2, read().Spec.Instances, "it is made again")
 	require.NotEqual(t, list.Items[0].UID, read().UID)
 }
+
+// plans is how many have been computed.
+func (x *exchange) plans() int {
+	x.t.Helper()
+	text := x.client(admin...).must(http.StatusOK, "GET", "/metrics", "").body
+	_, rest, found := strings.Cut(text, "\nbourse_blueprint_plan_seconds_count ")
+	require.True(x.t, found)
+	var n int
+	_, err := fmt.Sscan(rest, &n)
+	require.NoError(x.t, err)
+	return n
+}
+
+func TestARequestPlansOnce(t *testing.T) {
+	t.Parallel()
+	x := start(t)
+	x.consent("berlin", 8)
+	c := x.client(admin...)
+	strict := blueprintBody("shop", oneSlice(2, `,"admission":"Strict"`))
+	grow := `[{"op":"replace","path":"/spec/slices/0/instances","value":5}]`
+	label := `[{"op":"add","path":"/metadata/labels","value":{"a":"b"}}]`
+	for _, r := range []struct {
+		says               string
+		code               int
+		method, path, body string
+		contentType        string
+		plans              int
+	}{
+		{"a dry run of a Strict one", http.StatusCreated, "POST", "?" + dryRun, strict, "application/json", 1},
+		{"a Strict one that does not fit", http.StatusUnprocessableEntity, "POST", "", blueprintBody("large", oneSlice(60, `,"admission":"Strict"`)), "application/json", 1},
+		{"a Strict one", http.StatusCreated, "POST", "", strict, "application/json", 1},
+		{"a dry run of a changed one", http.StatusOK, "PATCH", "/shop?" + dryRun, grow, jsonTyp, 1},
+		{"a dry run of a label", http.StatusOK, "PATCH", "/shop?" + dryRun, label, jsonTyp, 1},
+		{"a label", http.StatusOK, "PATCH", "/shop", label, jsonTyp, 0},
+		{"a changed one", http.StatusOK, "PATCH", "/shop", grow, jsonTyp, 1},
+		{"a dry run of an applied one", http.StatusCreated, "PATCH", "/other" + applied + "&" + dryRun, blueprintBody("other", oneSlice(1, "")), applyTyp, 1},
+	} {
+		before := x.plans()
+		c.must(r.code, r.method, romeBP+r.path, r.body, "Content-Type", r.contentType)
+		require.Equal(t, r.plans, x.plans()-before, r.says)
+	}
+}
