@@ -810,7 +810,7 @@ func schema_bourse_api_broker_v1alpha1_BlueprintStatus(ref common.ReferenceCallb
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "History of the versions that were Active, newest first.",
+							Description: "History of what ran in full, by generation of the spec, newest first.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -884,7 +884,7 @@ func schema_bourse_api_broker_v1alpha1_BlueprintVersion(ref common.ReferenceCall
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "BlueprintVersion is what a generation ran once all of it was ready.",
+				Description: "BlueprintVersion is what the slices ran in full by the end of one generation of the spec. They get into it one by one: one that has no place does not keep the others out.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"generation": {
@@ -897,7 +897,7 @@ func schema_bourse_api_broker_v1alpha1_BlueprintVersion(ref common.ReferenceCall
 					},
 					"artifacts": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Artifacts by slice.",
+							Description: "Artifacts by slice: what each last ran in full, be it of an earlier generation. A slice that never did is not among them.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -912,7 +912,7 @@ func schema_bourse_api_broker_v1alpha1_BlueprintVersion(ref common.ReferenceCall
 					},
 					"activeAt": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ActiveAt is when all of it was ready.",
+							Description: "ActiveAt is when the last slice to get into it was ready.",
 							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
 						},
 					},

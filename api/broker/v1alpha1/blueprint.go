@@ -162,7 +162,7 @@ type BlueprintStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Slices []BlueprintSliceStatus `json:"slices,omitempty"`
-	// History of the versions that were Active, newest first.
+	// History of what ran in full, by generation of the spec, newest first.
 	// +optional
 	// +listType=atomic
 	History []BlueprintVersion `json:"history,omitempty"`
@@ -224,13 +224,15 @@ type BlueprintPlacement struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// BlueprintVersion is what a generation ran once all of it was ready.
+// BlueprintVersion is what the slices ran in full by the end of one generation of the spec. They get into
+// it one by one: one that has no place does not keep the others out.
 type BlueprintVersion struct {
 	// Generation of the spec.
 	Generation int64 `json:"generation"`
-	// Artifacts by slice.
+	// Artifacts by slice: what each last ran in full, be it of an earlier generation. A slice that never
+	// did is not among them.
 	Artifacts map[string]string `json:"artifacts"`
-	// ActiveAt is when all of it was ready.
+	// ActiveAt is when the last slice to get into it was ready.
 	ActiveAt metav1.MicroTime `json:"activeAt"`
 }
 
