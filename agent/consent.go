@@ -134,14 +134,5 @@ func (c *Consent) words() string {
 	if c.ServiceAccountToken {
 		text += "; with service account tokens"
 	}
-	return clip(text, broker.MaxConditionMessageBytes)
-}
-
-// clip cuts a text to bytes, at the end of a character.
-func clip(text string, bytes int) string {
-	if len(text) <= bytes {
-		return text
-	}
-	const mark = "..."
-	return strings.ToValidUTF8(text[:bytes-len(mark)], "") + mark
+	return broker.Clip(text, broker.MaxConditionMessageBytes)
 }

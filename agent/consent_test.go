@@ -79,9 +79,3 @@ func TestBadConsentIsRefusedByName(t *testing.T) {
 		})
 	}
 }
-
-func TestClipCutsAtTheEndOfACharacter(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, "short", clip("short", 10))
-	require.Equal(t, "ää...", clip("ääääää", 8))
-}

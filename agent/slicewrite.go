@@ -201,7 +201,7 @@ func statusOf(now time.Time, s *sight, v verdict, stands *broker.SliceStatus) br
 		ObservedGeneration: s.slice.Generation,
 		State:              v.state,
 		ReadyInstances:     s.pods.ready,
-		Message:            clip(v.message, maxSliceMessage),
+		Message:            broker.Clip(v.message, maxSliceMessage),
 	}
 	for _, c := range []struct {
 		is     bool

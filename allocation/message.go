@@ -25,7 +25,7 @@ func (d *Decision) Message(request *Request) string {
 	default:
 		b.WriteString("No other cluster is advertised")
 	}
-	return clip(b.String(), MaxMessageBytes)
+	return broker.Clip(b.String(), MaxMessageBytes)
 }
 
 func (d *Decision) writeMisses(b *strings.Builder, request *Request) {
@@ -128,12 +128,4 @@ func writeLacks(b *strings.Builder, wanted Amounts, have *[MaxResources]int64, a
 		fmt.Fprintf(b, " and %d more", lacks-messageReasons)
 	}
 	return lacks > 0
-}
-
-func clip(s string, limit int) string {
-	const mark = "..."
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[:limit-len(mark)], "") + mark
 }

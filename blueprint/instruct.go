@@ -140,13 +140,9 @@ func (r *reconciliation) attempt(s *share) int32 {
 	if !s.in(broker.SliceFailed) || s.has(broker.ConditionRefused) {
 		return attempt
 	}
-	pause := r.BackoffMin
-	for range min(attempt, 30) {
-		pause = min(2*pause, r.BackoffMax)
-	}
 	due := r.now
 	if since := s.status().StateSince; since != nil {
-		due = fsm.Millis(since.UnixMilli()) + pause
+		due = fsm.Millis(since.UnixMilli()) + r.pause(int(attempt))
 	}
 	if due > r.now {
 		r.wakeAt(due)

@@ -41,6 +41,8 @@ const (
 	// maxSliceName is a DNS subdomain's length, hashBytes what of it tells slices apart.
 	maxSliceName = 253
 	hashBytes    = 8
+	// maxDoublings of a pause: from a millisecond it is twelve days.
+	maxDoublings = 30
 	// maxFailureBytes of what a share failed with: 128 commands of one Step add 32 KiB with it.
 	maxFailureBytes = 255
 	// namedMisses is how many clusters a message names that can't take an instance, or fail; the others it counts.

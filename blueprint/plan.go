@@ -2,7 +2,6 @@ package blueprint
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
@@ -49,11 +48,8 @@ func Plan(p Policy, state *fsm.State, b *broker.Blueprint, now fsm.Millis) Previ
 		if !matches {
 			out.Unselected = append(out.Unselected, i)
 		}
-		switch lack := t.least - sum(t.counts()); {
-		case t.fault != "":
-			out.Unplaced = append(out.Unplaced, Unplaced{i, t.fault})
-		case lack > 0:
-			out.Unplaced = append(out.Unplaced, Unplaced{i, fmt.Sprintf("%d of %d instances have no place: %s", lack, t.least, r.misses(t))})
+		if why := r.unplaced(t); why != "" {
+			out.Unplaced = append(out.Unplaced, Unplaced{i, why})
 		}
 	}
 	for _, s := range r.strays {

@@ -2,6 +2,7 @@ package blueprint
 
 import (
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -19,6 +20,15 @@ type Policy struct {
 	Rebalance bool
 	// BackoffMin is the pause before a failed slice is tried again, doubled with each try up to BackoffMax.
 	BackoffMin, BackoffMax fsm.Millis
+}
+
+// pause after so many tries that failed, besides the first.
+func (p *Policy) pause(tries int) fsm.Millis {
+	pause := p.BackoffMin
+	for range min(tries, maxDoublings) {
+		pause = min(2*pause, p.BackoffMax)
+	}
+	return pause
 }
 
 // reconciliation compares one blueprint with its shares. It is pure: the same state, policy and time give
@@ -150,7 +160,7 @@ func (r *reconciliation) read(shares []*share) {
 			}
 		}
 	}
-	slices.SortFunc(r.strays, func(a, b *share) int { return compareKeys(a.row.Key, b.row.Key) })
+	slices.SortFunc(r.strays, func(a, b *share) int { return strings.Compare(a.row.Key, b.row.Key) })
 	r.chooseVersions()
 }
 
@@ -234,14 +244,4 @@ func sum(list []int) (total int) {
 		total += n
 	}
 	return total
-}
-
-func compareKeys(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }

@@ -2,7 +2,6 @@ package blueprint
 
 import (
 	"slices"
-	"strings"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 )
@@ -25,7 +24,7 @@ func (r *reconciliation) failedRollout() *broker.BlueprintRollback {
 			}
 			return &broker.BlueprintRollback{
 				Generation: r.blueprint.Generation, Slice: t.spec.Name, Artifact: t.wanted.artifact,
-				ClusterID: s.record.Cluster, Message: clip(s.status().Message, broker.MaxConditionMessageBytes),
+				ClusterID: s.record.Cluster, Message: broker.Clip(s.status().Message, broker.MaxConditionMessageBytes),
 			}
 		}
 	}
@@ -97,13 +96,4 @@ func (r *reconciliation) turn(at int) (turned bool) {
 		turned = true
 	}
 	return turned
-}
-
-// clip cuts a text to so many bytes, at the end of a character.
-func clip(text string, limit int) string {
-	const mark = "..."
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit-len(mark)], "") + mark
 }

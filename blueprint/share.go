@@ -88,7 +88,7 @@ func (s *share) settled() bool {
 func (s *share) failure() string {
 	switch {
 	case s.in(broker.SliceFailed):
-		return clip(s.status().Message, maxFailureBytes)
+		return broker.Clip(s.status().Message, maxFailureBytes)
 	case s.settled():
 		return ""
 	}

@@ -65,7 +65,7 @@ func (r *reconciliation) report(stuck string) *broker.BlueprintStatus {
 			status.ActivatedAt = &now
 		}
 	}
-	status.Message = clip(status.Message, broker.MaxConditionMessageBytes)
+	status.Message = broker.Clip(status.Message, broker.MaxConditionMessageBytes)
 	return status
 }
 
@@ -108,7 +108,7 @@ func (r *reconciliation) reportTask(t *task) (line broker.BlueprintSliceStatus, 
 			}
 		}
 		if p.Reason == "" || n > t.have[at] {
-			p.Reason = clip(t.spread.Liking(at), broker.MaxPlacementReasonBytes)
+			p.Reason = broker.Clip(t.spread.Liking(at), broker.MaxPlacementReasonBytes)
 		}
 		line.Placed += p.Instances
 		line.Ready += p.Ready
@@ -121,13 +121,10 @@ func (r *reconciliation) reportTask(t *task) (line broker.BlueprintSliceStatus, 
 	}
 	line.Desired = int32(max(t.least, min(t.most, int(line.Placed))))
 	line.PricePerHour = broker.FormatPrice(price)
-	if words = some(words); t.fault != "" {
-		words = append(words, t.fault)
+	if words = some(words); r.unplaced(t) != "" {
+		words = append(words, r.unplaced(t))
 	}
-	if lack := t.least - sum(t.counts()); lack > 0 && t.fault == "" {
-		words = append(words, fmt.Sprintf("%d of %d instances have no place: %s", lack, t.least, r.misses(t)))
-	}
-	line.Message = clip(strings.Join(words, "; "), broker.MaxConditionMessageBytes)
+	line.Message = broker.Clip(strings.Join(words, "; "), broker.MaxConditionMessageBytes)
 	return line, some(waits)
 }
 
@@ -150,6 +147,17 @@ func (r *reconciliation) reasons(t *task) map[string]string {
 		}
 	}
 	return reasons
+}
+
+// unplaced says why not all of a slice that must run has a place, "" where it has.
+func (r *reconciliation) unplaced(t *task) string {
+	switch lack := t.least - sum(t.counts()); {
+	case t.fault != "":
+		return t.fault
+	case lack > 0:
+		return fmt.Sprintf("%d of %d instances have no place: %s", lack, t.least, r.misses(t))
+	}
+	return ""
 }
 
 // misses says what the clusters lack, those that lack capacity alone first.

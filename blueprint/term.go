@@ -150,11 +150,7 @@ func (t *term) refuse(owner, why string) {
 		m.refusedAt = t.now
 	}
 	m.why = why
-	pause := t.cfg.BackoffMin
-	for range min(m.refusals-1, 30) {
-		pause = min(2*pause, t.cfg.BackoffMax)
-	}
-	m.look(t.now + pause)
+	m.look(t.now + t.cfg.pause(m.refusals-1))
 	t.cfg.Logger.Debug("refused", "blueprint", owner, "why", why)
 }
 

@@ -3,7 +3,6 @@ package blueprint
 import (
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -221,17 +220,6 @@ func TestInstancesKeepTheirSizeUntilThereIsRoomForTheNewOne(t *testing.T) {
 	require.Equal(t, "web@rome=4", x.placed("shop"))
 	require.EqualValues(t, 8000, x.rows()[0].held().Get("cpu"))
 	require.Equal(t, broker.BlueprintActive, x.get("shop").Status.Phase)
-}
-
-func TestTextsAreCutAtTheEndOfACharacter(t *testing.T) {
-	t.Parallel()
-	for limit := 4; limit < 16; limit++ {
-		cut := clip("ünïcödé wörds", limit)
-		require.True(t, utf8.ValidString(cut), "%q", cut)
-		require.LessOrEqual(t, len(cut), limit)
-		require.Greater(t, len(cut), limit-2, "no more than one character is lost")
-	}
-	require.Equal(t, "ünï", clip("ünï", 5))
 }
 
 func TestAFailedSliceIsTriedAgainWithBackoffWhoeverLeads(t *testing.T) {

@@ -173,11 +173,14 @@ func digits(s string) bool {
 	return s != ""
 }
 
-// clip keeps hostile input out of messages.
-func clip(s string) string {
-	const longest = 64
-	if len(s) > longest {
-		return s[:longest] + "..."
+// Clip cuts a text to so many bytes, at the end of a character.
+func Clip(text string, limit int) string {
+	const mark = "..."
+	if len(text) <= limit {
+		return text
 	}
-	return s
+	return strings.ToValidUTF8(text[:limit-len(mark)], "") + mark
 }
+
+// clip keeps hostile input out of messages.
+func clip(s string) string { return Clip(s, 64) }

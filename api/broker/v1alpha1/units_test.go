@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -138,4 +139,16 @@ func TestNamesAndKeys(t *testing.T) {
 		_, ok := ClusterIDOf(name)
 		require.False(t, ok, name)
 	}
+}
+
+func TestTextsAreCutAtTheEndOfACharacter(t *testing.T) {
+	t.Parallel()
+	for limit := 4; limit < 16; limit++ {
+		cut := Clip("ünïcödé wörds", limit)
+		require.True(t, utf8.ValidString(cut), "%q", cut)
+		require.LessOrEqual(t, len(cut), limit)
+		require.Greater(t, len(cut), limit-2, "no more than one character is lost")
+	}
+	require.Equal(t, "ünï", Clip("ünï", 5))
+	require.Equal(t, "ää...", Clip("ääääää", 8))
 }
