@@ -40,6 +40,9 @@ func newBlueprintRollbackCommand() *cobra.Command {
 		Example: "  bourse blueprint rollback shop\n  bourse blueprint rollback shop --to 3",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
+			if command.Flags().Changed("to") && to < 1 {
+				return usageError{fmt.Errorf("--to is %d: generations count from 1; without --to it is the newest that differs from the spec", to)}
+			}
 			exchange, err := c.connect()
 			if err != nil {
 				return err

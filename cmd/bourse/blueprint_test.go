@@ -331,6 +331,10 @@ func TestRollbackGivesTheSpecItsEarlierArtifacts(t *testing.T) {
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, stderr, "generation 99 is not in the history")
 
+	code, _, stderr = f.runs("blueprint", "rollback", "shop", "--to", "0")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, stderr, "--to is 0")
+
 	code, stdout, stderr := f.runs("blueprint", "rollback", "shop", "-o", "json")
 	require.Equal(t, exitDone, code, stderr)
 	var got rollback
