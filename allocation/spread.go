@@ -245,6 +245,9 @@ func (s *Spread) Liking(i int) string {
 		return "runs the blueprint already, then least left"
 	case broker.StrategyCheapest:
 		price := s.Sites[i].Prices.Price(s.Ask)
+		if price == Unpriced {
+			return "no cluster with room states a price"
+		}
 		return "cheapest: " + broker.FormatPrice(price) + " per instance and hour"
 	case broker.StrategyBalanced:
 		return "best score of what is left and price"

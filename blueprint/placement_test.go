@@ -45,7 +45,7 @@ func TestALostClusterMovesWhatIsLostAndNothingElse(t *testing.T) {
 			gained += n - before[place]
 		}
 		elastic := slices.ContainsFunc(b.Spec.Slices, func(s broker.BlueprintSlice) bool { return s.Instances == nil })
-		if !elastic && !strings.Contains(x.get("a").Status.Message, "have no place") {
+		if !elastic && !strings.Contains(x.get("a").Status.Message, "no place: ") {
 			require.Equal(t, lost, gained)
 		}
 		moved += gained

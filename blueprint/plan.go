@@ -69,9 +69,9 @@ func (r *reconciliation) planned(t *task, at, after int) (broker.PlannedChange, 
 	if s != nil {
 		before = s.record.Instances
 	}
-	c := broker.PlannedChange{
-		Slice: t.spec.Name, ClusterID: site.id, Before: int32(before), After: int32(after),
-		PricePerHour: broker.FormatPrice(site.prices.Price(t.ask.Times(after))),
+	c := broker.PlannedChange{Slice: t.spec.Name, ClusterID: site.id, Before: int32(before), After: int32(after)}
+	if after > 0 {
+		c.PricePerHour = broker.FormatPrice(site.prices.Price(t.ask.Times(after)))
 	}
 	var why []string
 	switch {

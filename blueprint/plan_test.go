@@ -84,7 +84,7 @@ func TestAPlanIsWhatApplyThenDoes(t *testing.T) {
 			require.Equal(t, versions[place], version, place)
 		}
 		status := x.get("a").Status
-		require.Equal(t, len(preview.Unplaced) > 0, strings.Contains(status.Message, "have no place"), status.Message)
+		require.Equal(t, len(preview.Unplaced) > 0, strings.Contains(status.Message, "no place: "), status.Message)
 		cases++
 	}
 	enough := 1000

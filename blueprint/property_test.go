@@ -158,7 +158,7 @@ func (x *exchange) wellPlaced(r *reconciliation, task *task) {
 	require.EqualValues(x.t, placed, line.Placed)
 	if placed < task.least {
 		require.Equal(x.t, broker.BlueprintDegraded, r.blueprint.Status.Phase)
-		require.Contains(x.t, line.Message, "have no place")
+		require.Contains(x.t, line.Message, "no place: ")
 	}
 }
 

@@ -59,7 +59,7 @@ func (r *reconciliation) report(stuck string) *broker.BlueprintStatus {
 	case len(pending) > 0:
 		status.Phase, status.Message = broker.BlueprintProgressing, strings.Join(pending, "; ")
 	default:
-		status.Message = fmt.Sprintf("%d instances are ready", status.Ready)
+		status.Message = plural(int(status.Ready), "instance is", "instances are") + " ready"
 		if status.ActivatedAt == nil {
 			now := metav1.NewMicroTime(timeOf(r.now))
 			status.ActivatedAt = &now
@@ -155,9 +155,16 @@ func (r *reconciliation) unplaced(t *task) string {
 	case t.fault != "":
 		return t.fault
 	case lack > 0:
-		return fmt.Sprintf("%d of %d instances have no place: %s", lack, t.least, r.misses(t))
+		return fmt.Sprintf("%d of %s no place: %s", lack, plural(t.least, "instance has", "instances have"), r.misses(t))
 	}
 	return ""
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		many = one
+	}
+	return fmt.Sprint(n, " ", many)
 }
 
 // misses says what the clusters lack, those that lack capacity alone first.

@@ -107,3 +107,29 @@ func (x *exchange) writes(key string, after fsm.Revision) (list []fsm.Revision) 
 	}
 	return list
 }
+
+// Words are for people: one instance is no instances, and a cluster without a price costs no "Unpriced".
+func TestTextsReadAsSentences(t *testing.T) {
+	t.Parallel()
+	x := newExchange(t)
+	b := blueprint("a", "web=1*cpu=1")
+	b.Spec.Strategy = broker.StrategyCheapest
+	x.create(b)
+	x.rest()
+	require.Equal(t, "web: 1 of 1 instance has no place: no cluster is advertised", x.get("a").Status.Message)
+	x.cluster("rome", "cpu=8", "")
+	x.rest()
+	status := x.get("a").Status
+	require.Equal(t, "1 instance is ready", status.Message)
+	require.Equal(t, "no cluster with room states a price", status.Slices[0].Clusters[0].Reason)
+	x.cluster("paris", "cpu=8", "0.5")
+	x.edit("a", func(s *broker.BlueprintSpec) { *s.Slices[0].Instances = 2 })
+	x.rest()
+	require.Equal(t, "cheapest: 0.50 per instance and hour", x.get("a").Status.Slices[0].Clusters[0].Reason)
+	b = x.get("a").DeepCopy()
+	*b.Spec.Slices[0].Instances = 1
+	changes := Plan(Policy{}, x.state, b, x.now).Changes
+	require.Len(t, changes, 1)
+	require.Equal(t, "rome", changes[0].ClusterID)
+	require.Empty(t, changes[0].PricePerHour, "nothing is there afterwards")
+}
