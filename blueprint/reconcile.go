@@ -178,9 +178,11 @@ func (r *reconciliation) chooseVersions() {
 		if t.wanted.image = image; err != nil {
 			t.fault = "artifact " + t.wanted.artifact + ": " + err.Error()
 		}
-		t.first = t.wanted
+		if t.first = t.wanted; before == "" || before == t.wanted.artifact {
+			continue
+		}
 		image, err = r.Registries.Image(before)
-		if before == "" || err != nil || sum(t.have) == 0 && slices.ContainsFunc(t.shares, func(s *share) bool { return s.refuses(image) }) {
+		if err != nil || sum(t.have) == 0 && slices.ContainsFunc(t.shares, func(s *share) bool { return s.refuses(image) }) {
 			continue
 		}
 		t.first = version{before, image}

@@ -121,8 +121,9 @@ func (r *reconciliation) reportTask(t *task) (line broker.BlueprintSliceStatus, 
 	}
 	line.Desired = int32(max(t.least, min(t.most, int(line.Placed))))
 	line.PricePerHour = broker.FormatPrice(price)
-	if words = some(words); r.unplaced(t) != "" {
-		words = append(words, r.unplaced(t))
+	words = some(words)
+	if why := r.unplaced(t); why != "" {
+		words = append(words, why)
 	}
 	line.Message = broker.Clip(strings.Join(words, "; "), broker.MaxConditionMessageBytes)
 	return line, some(waits)
