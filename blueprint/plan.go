@@ -71,7 +71,11 @@ func (r *reconciliation) planned(t *task, at, after int) (broker.PlannedChange, 
 	}
 	c := broker.PlannedChange{Slice: t.spec.Name, ClusterID: site.id, Before: int32(before), After: int32(after)}
 	if after > 0 {
-		c.PricePerHour = broker.FormatPrice(site.prices.Price(t.ask.Times(after)))
+		ask := t.ask
+		if t.clings[at] {
+			ask = s.ask
+		}
+		c.PricePerHour = broker.FormatPrice(site.prices.Price(ask.Times(after)))
 	}
 	var why []string
 	switch {
@@ -80,7 +84,11 @@ func (r *reconciliation) planned(t *task, at, after int) (broker.PlannedChange, 
 	case after < before:
 		c.Action, why = "-", append(why, r.whyLess(t, at))
 	}
-	if before > 0 && after > 0 && t.fault == "" && !t.runs(s) {
+	switch {
+	case before == 0 || after == 0 || t.fault != "" || t.runs(s):
+	case t.clings[at]:
+		c.Action, why = cmp.Or(c.Action, "~"), append(why, "no room to change its version")
+	default:
 		c.Action, c.NewVersion, why = cmp.Or(c.Action, "~"), true, append(why, t.becomes(s)...)
 	}
 	c.Reason = strings.Join(why, "; ")
@@ -114,7 +122,7 @@ func (r *reconciliation) whyLess(t *task, at int) string {
 		return "the cluster has less capacity than it has promised"
 	case !t.joined(at) || t.conflicts(at, r.tasks):
 		return r.missing(t, at)
-	case r.aggressive():
+	case r.aggressive() && sum(t.counts()) >= sum(t.have):
 		return "a better place is elsewhere"
 	}
 	return "fewer instances are wanted"

@@ -78,6 +78,7 @@ type task struct {
 	hold   []allocation.Amounts // as it will be
 	surge  []int
 	turned []bool // gets the wanted version now
+	clings []bool // keeps its version: there is no room for the wanted size
 }
 
 // reconcile says what should change. shares are those of this very blueprint.
@@ -115,7 +116,7 @@ func (r *reconciliation) read(shares []*share) {
 		t := &task{
 			spec: spec, least: int(least), most: int(most), selector: labels.Everything(),
 			shares: make([]*share, n), have: make([]int, n), ready: make([]int, n), next: make([]int, n),
-			hold: make([]allocation.Amounts, n), surge: make([]int, n), turned: make([]bool, n),
+			hold: make([]allocation.Amounts, n), surge: make([]int, n), turned: make([]bool, n), clings: make([]bool, n),
 		}
 		var err error
 		if t.ask, err = allocation.AmountsOf(spec.Resources, true); err != nil {

@@ -88,7 +88,7 @@ func (r *reconciliation) turn(at int) (turned bool) {
 		before := t.surge[at]
 		t.turned[at] = true
 		t.surge[at] = min(int(most), r.fed.sites[at].most(t.ask, t.hold[at], r.usedAt(t, at))-t.next[at])
-		if t.surge[at] < least || !r.rehold(t, at) {
+		if t.clings[at] || t.surge[at] < least || !r.rehold(t, at) {
 			t.turned[at], t.surge[at] = false, before
 			r.blocked = t.spec.Name + ": no room on " + r.fed.sites[at].id + " to change its version"
 			continue

@@ -231,6 +231,7 @@ func (r *reconciliation) cling(t *task) {
 		}
 		if n > placed {
 			t.spread.KeepAs(at, n, ask)
+			t.clings[at] = !ask.Equal(t.ask)
 		} else {
 			t.spread.Keep(at, placed)
 		}

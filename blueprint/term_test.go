@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 	"github.com/bourse-dev/bourse/cluster"
@@ -220,6 +221,29 @@ func TestInstancesKeepTheirSizeUntilThereIsRoomForTheNewOne(t *testing.T) {
 	require.Equal(t, "web@rome=4", x.placed("shop"))
 	require.EqualValues(t, 8000, x.rows()[0].held().Get("cpu"))
 	require.Equal(t, broker.BlueprintActive, x.get("shop").Status.Phase)
+}
+
+// What leaves frees room that others are to have; who took it on the way would have to give up all of it.
+func TestASizeThatHasNoPlaceInTheEndIsNotTakenOnTheWay(t *testing.T) {
+	t.Parallel()
+	x := newExchange(t)
+	x.cluster("rome", "cpu=8", "")
+	b := blueprint("shop", "api=1*cpu=2", "web=5*cpu=1")
+	one := intstr.FromInt32(1)
+	b.Spec.Reconciliation, b.Spec.Rollout.MaxUnavailable = broker.ReconcileAggressive, &one
+	x.create(b)
+	x.rest()
+	b = x.get("shop").DeepCopy()
+	b.Spec.Slices[0].Instances = ptr.To[int32](3)
+	b.Spec.Slices[1].Instances = ptr.To[int32](1)
+	b.Spec.Slices[1].Resources = list("cpu=5")
+	plan := Plan(Policy{Rebalance: true}, x.state, b, x.now).Changes
+	require.Len(t, plan, 2)
+	require.Equal(t, "fewer instances are wanted; no room to change its version", plan[1].Reason)
+	x.edit("shop", func(s *broker.BlueprintSpec) { *s = b.Spec })
+	x.rest()
+	require.Equal(t, "api@rome=3 web@rome=1", x.placed("shop"))
+	require.Contains(t, x.get("shop").Status.Message, "web: no room on rome to change its version")
 }
 
 func TestAFailedSliceIsTriedAgainWithBackoffWhoeverLeads(t *testing.T) {
