@@ -65,13 +65,16 @@ func (r *Row) Revision() Revision {
 }
 
 // Memo keeps what a reader derived from this row (a decoded object), so that it is derived
-// once. make may run twice when two readers come at once; it must be pure. No part of the state.
+// once. make may run twice when two readers come at once, and both get what the first made; it must be
+// pure. No part of the state.
 func (r *Row) Memo(make func() any) any {
 	if p := r.memo.Load(); p != nil {
 		return *p
 	}
 	v := make()
-	r.memo.Store(&v)
+	if !r.memo.CompareAndSwap(nil, &v) {
+		return *r.memo.Load()
+	}
 	return v
 }
 
