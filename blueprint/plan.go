@@ -84,12 +84,13 @@ func (r *reconciliation) planned(t *task, at, after int) (broker.PlannedChange, 
 	case after < before:
 		c.Action, why = "-", append(why, r.whyLess(t, at))
 	}
-	switch {
-	case before == 0 || after == 0 || t.fault != "" || t.runs(s):
-	case t.clings[at]:
-		c.Action, why = cmp.Or(c.Action, "~"), append(why, "no room to change its version")
-	default:
-		c.Action, c.NewVersion, why = cmp.Or(c.Action, "~"), true, append(why, t.becomes(s)...)
+	if before > 0 && after > 0 && t.fault == "" && !t.runs(s) {
+		c.Action = cmp.Or(c.Action, "~")
+		if keeps := r.keepsVersion(t, at, after); keeps != "" {
+			why = append(why, keeps)
+		} else {
+			c.NewVersion, why = true, append(why, t.becomes(s)...)
+		}
 	}
 	c.Reason = strings.Join(why, "; ")
 	return c, c.Action != ""

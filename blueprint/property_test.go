@@ -144,7 +144,7 @@ func (x *exchange) wellPlaced(r *reconciliation, task *task) {
 	}
 	require.LessOrEqual(x.t, placed, task.most)
 	if r.blocked != "" {
-		require.Contains(x.t, r.blueprint.Status.Message, "no room on")
+		require.Contains(x.t, r.blueprint.Status.Message, r.blocked)
 		return // what would be free once a version has changed is not
 	}
 	if placed < task.most {

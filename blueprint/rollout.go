@@ -72,6 +72,21 @@ func (r *reconciliation) unready(at int) int {
 	return 0
 }
 
+const nothingBeside = "no new version may come up beside the old one"
+
+// keepsVersion says why a share with n instances keeps its version though another is wanted, "" where it
+// need not.
+func (r *reconciliation) keepsVersion(t *task, at, n int) string {
+	site := r.fed.sites[at]
+	switch unavailable, _ := r.blueprint.Spec.Rollout.Bounds(int32(n)); {
+	case t.clings[at]:
+		return "no room to change its version"
+	case !site.open && unavailable == 0 && site.most(t.ask, t.hold[at], r.usedAt(t, at)) <= n:
+		return site.closed() + ": " + nothingBeside
+	}
+	return ""
+}
+
 // turn gives the shares of one cluster the wanted version, with as many instances beside as may be and
 // fit. False: there is no room, and no instance may be missing.
 func (r *reconciliation) turn(at int) (turned bool) {
@@ -90,7 +105,11 @@ func (r *reconciliation) turn(at int) (turned bool) {
 		t.surge[at] = min(int(most), r.fed.sites[at].most(t.ask, t.hold[at], r.usedAt(t, at))-t.next[at])
 		if t.clings[at] || t.surge[at] < least || !r.rehold(t, at) {
 			t.turned[at], t.surge[at] = false, before
-			r.blocked = t.spec.Name + ": no room on " + r.fed.sites[at].id + " to change its version"
+			if site := r.fed.sites[at]; site.open {
+				r.blocked = t.spec.Name + ": no room on " + site.id + " to change its version"
+			} else {
+				r.blocked = t.spec.Name + ": " + site.id + " is " + site.closed() + ": " + nothingBeside
+			}
 			continue
 		}
 		turned = true

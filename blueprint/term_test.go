@@ -201,6 +201,32 @@ func TestAVersionThatNeedsRoomBesideWaitsForItAndSaysSo(t *testing.T) {
 	require.EqualValues(t, 4000, x.rows()[0].held().Get("cpu"), "what was held beside is given back")
 }
 
+func TestACordonedClusterGetsANewVersionOnlyInPlaceOfTheOld(t *testing.T) {
+	t.Parallel()
+	x := newExchange(t)
+	rome := x.cluster("rome", "cpu=4", "")
+	x.create(blueprint("shop", "web=1*cpu=1"))
+	x.rest()
+	rome.spec.Lending.Cordoned = true
+	rome.advertise()
+	b := x.get("shop").DeepCopy()
+	b.Spec.Slices[0].Artifact = "registry.example.com/web:2"
+	plan := Plan(Policy{}, x.state, b, x.now).Changes
+	require.Len(t, plan, 1)
+	require.False(t, plan[0].NewVersion)
+	require.Equal(t, "cordoned by its provider: no new version may come up beside the old one", plan[0].Reason)
+	x.edit("shop", func(s *broker.BlueprintSpec) { *s = b.Spec })
+	x.rest()
+	require.Equal(t, "web: rome is "+plan[0].Reason, x.get("shop").Status.Message)
+	one := intstr.FromInt32(1)
+	b.Spec.Rollout.MaxUnavailable = &one
+	require.True(t, Plan(Policy{}, x.state, b, x.now).Changes[0].NewVersion)
+	x.edit("shop", func(s *broker.BlueprintSpec) { *s = b.Spec })
+	x.rest()
+	require.Equal(t, broker.BlueprintActive, x.get("shop").Status.Phase)
+	require.Equal(t, "registry.example.com/web:2", x.rows()[0].object.Spec.Image)
+}
+
 func TestInstancesKeepTheirSizeUntilThereIsRoomForTheNewOne(t *testing.T) {
 	t.Parallel()
 	x := newExchange(t)

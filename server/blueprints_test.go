@@ -119,7 +119,7 @@ func TestBadBlueprintsAndSlicesAreRefusedByFieldAndValueAndChangeNothing(t *test
 		"instances many, merge":   {"PATCH", romeBP + "/shop", `{"spec":{"slices":[{"name":"web"},{"name":"db","instances":"many"}]}}`, mergeTyp, 422, []string{`Blueprint.broker.fluidos.eu "shop" is invalid: spec.slices[1].instances: Invalid value: "many": must be a whole number`}},
 		"a slice that is a word":  {"POST", romeBP, with(`"web"`), "", 400, []string{`spec.slices[0]: Invalid value: "web": must be an object`}},
 		"a list of resources":     {"POST", romeBP, with(`{"name":"web","resources":[1]}`), "", 400, []string{`spec.slices[0].resources: Invalid value: "[...]": must be an object`}},
-		"a surge that is true":    {"POST", romeBP, blueprintBody("bad", oneSlice(1, `,"rollout":{"maxSurge":true}`)), "", 400, []string{"cannot unmarshal bool"}},
+		"a surge that is true":    {"POST", romeBP, blueprintBody("bad", oneSlice(1, `,"rollout":{"maxSurge":true}`)), "", 400, []string{"spec.rollout.maxSurge", "must be a whole number"}},
 		"cpu four":                {"POST", romeBP, quantity(`{"cpu":"four"}`), "", 400, []string{"spec.slices[1].resources.cpu", `"four"`}},
 		"cpu four, apply":         {"PATCH", romeBP + "/bad" + applied, quantity(`{"cpu":"four"}`), applyTyp, 422, []string{"spec.slices[1].resources.cpu", `"four"`}},
 		"cpu four, merge patch":   {"PATCH", romeBP + "/shop", `{"spec":{"slices":[{"name":"web","resources":{"cpu":"four"}}]}}`, mergeTyp, 422, []string{"spec.slices[0].resources.cpu", `"four"`}},

@@ -27,10 +27,14 @@ func mistyped(data []byte, err error) *field.Error {
 	search := valueSearch{Decoder: json.NewDecoder(bytes.NewReader(data)), end: wrong.Offset}
 	search.UseNumber()
 	// A type that decodes itself counts from where it began: what is found there is something else.
-	if !search.in(nil) || search.at == nil || indexes.ReplaceAllString(search.at.String(), "") != wrong.Field {
+	must := "must be " + wordFor(wrong.Type)
+	if search.in(nil) && search.at != nil && indexes.ReplaceAllString(search.at.String(), "") == wrong.Field {
+		return field.Invalid(search.at, search.value, must)
+	}
+	if wrong.Field == "" {
 		return nil
 	}
-	return field.Invalid(search.at, search.value, fmt.Sprintf("must be %s", wordFor(wrong.Type)))
+	return field.Invalid(field.NewPath(wrong.Field), wrong.Value, must)
 }
 
 // mistypedPatch finds in a merge patch what does not fit its kind. The library reports it with the whole object.

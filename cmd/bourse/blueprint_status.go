@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -20,7 +21,7 @@ func newBlueprintStatusCommand() *cobra.Command {
 		Use:   "status NAME",
 		Short: "Show where a blueprint's instances run, and why there",
 		Long: "Shows where a blueprint's instances run, and why there. With --watch it prints a line for each change\n" +
-			"until all instances of the present spec are ready. In the bars, # is ready, = is placed, · is missing.",
+			"until all instances of the present spec are ready, and fails where the exchange takes it back. In the bars, # is ready, = is placed, · is missing.",
 		Example: "  bourse blueprint status shop\n  bourse blueprint status shop --watch --timeout 5m",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -44,15 +45,18 @@ func newBlueprintStatusCommand() *cobra.Command {
 			said := ""
 			err = exchange.WatchBlueprint(ctx, args[0], func(b *broker.Blueprint) (bool, error) {
 				progress := progressText(command.OutOrStdout(), b)
-				if c.output == "json" {
-					return isActive(b), json.NewEncoder(command.OutOrStdout()).Encode(b)
+				var err error
+				switch {
+				case c.output == "json":
+					err = json.NewEncoder(command.OutOrStdout()).Encode(b)
+				case progress != said: // else it is a change of something that it does not show
+					said = progress
+					_, err = fmt.Fprintf(command.OutOrStdout(), "%s  %s\n", time.Now().Format(time.TimeOnly), progress)
 				}
-				if progress == said { // a change of something that it does not show
-					return isActive(b), nil
+				if err != nil {
+					return false, err
 				}
-				said = progress
-				_, err := fmt.Fprintf(command.OutOrStdout(), "%s  %s\n", time.Now().Format(time.TimeOnly), progress)
-				return isActive(b), err
+				return hasCome(b)
 			})
 			if cause := context.Cause(ctx); err != nil && cause != nil {
 				return cause // not that some request was cut off by it
@@ -66,9 +70,13 @@ func newBlueprintStatusCommand() *cobra.Command {
 	return command
 }
 
-// isActive: what is asked for now runs, not what was before a change of the spec.
-func isActive(b *broker.Blueprint) bool {
-	return b.Status.Phase == broker.BlueprintActive && b.Status.ObservedGeneration == b.Generation
+// hasCome says whether what is asked for now runs, not what was before a change of the spec. An error
+// where the exchange has taken it back, and does not try it again.
+func hasCome(b *broker.Blueprint) (bool, error) {
+	if back := b.Status.RolledBack; back != nil && back.Generation == b.Generation {
+		return false, errors.New("taken back: " + takenBack(back))
+	}
+	return b.Status.Phase == broker.BlueprintActive && b.Status.ObservedGeneration == b.Generation, nil
 }
 
 // progressText is one line of --watch, without the time.
@@ -96,7 +104,7 @@ func printBlueprint(w io.Writer, b *broker.Blueprint) error {
 		rows = append(rows, []string{"message", s.Message})
 	}
 	if back := s.RolledBack; back != nil {
-		rows = append(rows, []string{"taken back", fmt.Sprintf("generation %d: %s of slice %s did not get ready on %s", back.Generation, back.Artifact, back.Slice, back.ClusterID)})
+		rows = append(rows, []string{"taken back", takenBack(back)})
 	}
 	if _, err := fmt.Fprintf(w, "%s/%s\n", b.Namespace, b.Name); err != nil {
 		return err
@@ -110,6 +118,10 @@ func printBlueprint(w io.Writer, b *broker.Blueprint) error {
 		}
 	}
 	return printHistory(w, s.History)
+}
+
+func takenBack(back *broker.BlueprintRollback) string {
+	return fmt.Sprintf("generation %d: %s of slice %s did not get ready on %s", back.Generation, back.Artifact, back.Slice, back.ClusterID)
 }
 
 func printBlueprintSlice(w io.Writer, s *broker.BlueprintSliceStatus) error {

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
+	"sigs.k8s.io/yaml"
 
 	"github.com/bourse-dev/bourse/allocation"
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
@@ -223,6 +224,14 @@ func TestEveryDocumentOfAFileIsPlanned(t *testing.T) {
 	require.Equal(t, exitRefused, code)
 	require.Contains(t, stderr, "rome/huge would not fit now")
 	require.Contains(t, stdout, "0 -> 3", "the next one is planned all the same")
+	object := func(name string) string {
+		text, err := yaml.YAMLToJSON([]byte(document(name, 1)))
+		require.NoError(t, err)
+		return string(text)
+	}
+	code, stdout, stderr = f.runs("blueprint", "plan", "-f", f.file(object("one")+"\n"+object("two")))
+	require.Equal(t, exitDone, code, stderr)
+	require.Contains(t, stdout, "rome/two (dry run", "JSON objects one after another, as kubectl reads them")
 	code, stdout, stderr = f.runs("blueprint", "plan", "-f", f.file(document("lab", 3)+between+"kind: Pod\n"))
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, stderr, "blueprint.yaml, document 3: apiVersion <nil>, kind Pod")
@@ -247,7 +256,7 @@ func TestAFileThatIsNoBlueprintIsAUsageError(t *testing.T) {
 		"another kind":          {[]string{"-f", f.file("apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n")}, exitUsage, "Pod"},
 		"without a name":        {[]string{"-f", f.file(strings.Replace(string(good), "name: shop", "", 1))}, exitUsage, "metadata.name"},
 		"two namespaces":        {[]string{"-n", "oslo", "-f", f.file(strings.Replace(string(good), "name: shop", "name: shop, namespace: rome", 1))}, exitUsage, `"oslo"`},
-		"as long as a novel":    {[]string{"-f", f.file(strings.Repeat("#", maxManifestBytes+1))}, exitUsage, "larger"},
+		"as long as a novel":    {[]string{"-f", f.file("kind: "+strings.Repeat("x", maxManifestBytes+1))}, exitUsage, "larger"},
 		"an unknown field":      {[]string{"-f", f.file(string(good) + "  colour: red\n")}, exitFailed, "spec.colour"},
 		"a bad artifact":        {[]string{"-f", f.write("Nginx", 1)}, exitRefused, "spec.slices[0].artifact"},
 		"a quantity that isn't": {[]string{"-f", f.file(strings.Replace(string(good), "500m", "half", 1))}, exitFailed, "spec.slices[0].resources.cpu"},
@@ -301,6 +310,19 @@ func TestStatusFollowsABlueprintUntilItIsActive(t *testing.T) {
 	code, _, stderr := f.runs("blueprint", "status", "shop", "-w", "--timeout", "300ms")
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, stderr, "not Active after 300ms")
+}
+
+func TestWaitingEndsWhereTheVersionWasTakenBack(t *testing.T) {
+	t.Parallel()
+	b := &broker.Blueprint{}
+	b.Generation, b.Status.ObservedGeneration, b.Status.Phase = 3, 3, broker.BlueprintDegraded
+	b.Status.RolledBack = &broker.BlueprintRollback{Generation: 2, Slice: "web", Artifact: "nginx:1.28", ClusterID: "berlin"}
+	done, err := hasCome(b)
+	require.False(t, done)
+	require.NoError(t, err, "it was another version")
+	b.Status.RolledBack.Generation = 3
+	_, err = hasCome(b)
+	require.EqualError(t, err, "taken back: generation 3: nginx:1.28 of slice web did not get ready on berlin")
 }
 
 // lineByLine is a writer whose writes can be waited for.

@@ -1,15 +1,14 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	yamlstream "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 )
@@ -19,6 +18,8 @@ const (
 	maxManifests = 64
 	// maxManifestBytes: no blueprint is larger, see v1alpha1.MaxObjectBytes.
 	maxManifestBytes = broker.MaxObjectBytes
+	// sniffedBytes tell JSON from YAML.
+	sniffedBytes = 4096
 )
 
 // manifest is a blueprint as the fields that stand in a file.
@@ -28,7 +29,7 @@ type manifest struct {
 	object          map[string]any
 }
 
-// readManifests reads the blueprints of a file, one of each YAML document; - is stdin.
+// readManifests reads the blueprints of a file, one of each YAML document or JSON object; - is stdin.
 func readManifests(stdin io.Reader, path string) ([]manifest, error) {
 	source := stdin
 	if path != "-" {
@@ -48,22 +49,22 @@ func readManifests(stdin io.Reader, path string) ([]manifest, error) {
 		return nil, fmt.Errorf("%s is larger than %d bytes", path, most)
 	}
 	var all []manifest
-	documents := yamlstream.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	documents := yamlstream.NewYAMLOrJSONDecoder(bytes.NewReader(text), sniffedBytes)
 	for number := 1; ; number++ {
-		document, err := documents.Read()
+		var document json.RawMessage
+		err := documents.Decode(&document)
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+		var m manifest
+		if err == nil && len(document) > 0 {
+			m, err = readManifest(document)
 		}
-		where := path
-		if len(document) < len(text) {
-			where = fmt.Sprintf("%s, document %d", path, number)
+		if m.where = path; number > 1 {
+			m.where = fmt.Sprintf("%s, document %d", path, number)
 		}
-		m, err := readManifest(where, document)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", where, err)
+			return nil, fmt.Errorf("%s: %w", m.where, err)
 		}
 		if m.object != nil { // else there are only comments
 			all = append(all, m)
@@ -78,12 +79,11 @@ func readManifests(stdin io.Reader, path string) ([]manifest, error) {
 	return all, nil
 }
 
-func readManifest(where string, text []byte) (manifest, error) {
-	m := manifest{where: where}
+func readManifest(text []byte) (m manifest, err error) {
 	if len(text) > maxManifestBytes {
 		return m, fmt.Errorf("larger than %d bytes", maxManifestBytes)
 	}
-	if err := yaml.Unmarshal(text, &m.object); err != nil || m.object == nil {
+	if err := json.Unmarshal(text, &m.object); err != nil || m.object == nil {
 		return m, err
 	}
 	if m.object["kind"] != "Blueprint" || m.object["apiVersion"] != broker.SchemeGroupVersion.String() {
