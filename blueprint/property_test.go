@@ -291,10 +291,14 @@ func TestWhoeverLeadsPlacesTheSame(t *testing.T) {
 		alone := rapid.Bool().Draw(t, "alone")
 		for range rapid.IntRange(1, 6).Draw(t, "rounds") {
 			b := randomSpec(t, rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "blueprint"))
-			if alone { // Aggressive ones beside each other look at each other at their own pace
+			if alone {
 				b.Name = "a"
-			} else {
+			} else { // what others move, or hold beside the old while versions change, is there at their own pace
 				b.Spec.Reconciliation, b.Spec.MaxMoves = broker.ReconcileConservative, nil
+				for i := range b.Spec.Slices {
+					slice := &b.Spec.Slices[i]
+					slice.Artifact, slice.Resources = "registry.example.com/"+slice.Name+":1", list("cpu=1,memory=4Gi")
+				}
 			}
 			down := rapid.SampledFrom(slices.Sorted(maps.Keys(one.agents))).Draw(t, "cluster")
 			up := rapid.Bool().Draw(t, "up")
