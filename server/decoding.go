@@ -157,8 +157,8 @@ func quantityListsOf(kind string) []string {
 // hugeExponent is a number no quantity needs: to parse 1e99999999 takes a core for minutes.
 var hugeExponent = regexp.MustCompile(`^[+-]?[0-9]*[.]?[0-9]*[eE][+-]?[0-9]{4,}$`)
 
-// maybeHuge is looked for first: hardly any body has it.
-var maybeHuge = regexp.MustCompile(`[0-9.][eE][+-]?[0-9]{4}`)
+// maybeHuge is looked for first: hardly any body has it. YAML can also write an e as \x65, or break a line in a number.
+var maybeHuge = regexp.MustCompile(`[0-9.][eE][+-]?[0-9]{4}|\\[xuU\r\n]`)
 
 // hugeExponents finds them anywhere but in metadata, before anything else parses them.
 func hugeExponents(data []byte) field.ErrorList {

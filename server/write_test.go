@@ -96,6 +96,8 @@ func TestBadInputIsRefusedByFieldAndValueAndChangesNothing(t *testing.T) {
 		"cpu 1e999999999, a number":    {"POST", rome, quantity(`{"cpu":1e999999999}`), "", 400, []string{"spec.requestedResources.cpu", "1e999999999"}},
 		"cpu 1E999999999, apply":       {"PATCH", rome + "/bad" + applied, quantity(`{"cpu":"1E999999999"}`), applyTyp, 422, []string{"spec.requestedResources.cpu", `"1E999999999"`}},
 		"cpu 1e999999999, merge patch": {"PATCH", rome + "/held", `{"spec":{"requestedResources":{"cpu":"1e999999999"}}}`, mergeTyp, 422, []string{"spec.requestedResources.cpu", `"1e999999999"`}},
+		"cpu 1e999999999, in YAML":     {"POST", rome, quantity(`{"cpu":"1\x65999999999"}`), "application/yaml", 400, []string{"spec.requestedResources.cpu", `"1e999999999"`}},
+		"cpu 1e999999999, apply":       {"PATCH", rome + "/bad" + applied, quantity("{\"cpu\":\"1e9\\\n999\"}"), applyTyp, 422, []string{"spec.requestedResources.cpu", `"1e9999"`}},
 		"cpu 1e999999999, hidden":      {"POST", rome, quantity(`{"cpu":"1e999999999","cpu":"1"}`), "", 400, []string{"twice"}},
 		"cpu 1e999999999, JSON patch":  {"PATCH", rome + "/held", `[{"op":"add","path":"/spec/requestedResources/cpu","value":"1e999999999"}]`, jsonTyp, 422, []string{`"1e999999999"`}},
 		"cpu -1":                       {"POST", rome, quantity(`{"cpu":"-1"}`), "", 422, []string{"spec.requestedResources.cpu", `"-1"`}},
