@@ -93,6 +93,7 @@ func (t *term) settle(settled []cluster.Settled) {
 			continue
 		}
 		delete(t.proposed, s.Item.Txn)
+		t.tellWaiters(&p, s)
 		switch {
 		case s.Err != nil:
 			// Unknown: the term is about to end, and the next one reads the state.
@@ -109,6 +110,17 @@ func (t *term) settle(settled []cluster.Settled) {
 	}
 	// A term loop that settles less than was proposed ends the term; nothing is kept of it.
 	clear(t.proposed)
+}
+
+// tellWaiters has the waiters looked at again that were decided while the view was without what Apply has
+// refused to give. A command that is refused again and again tells them no more.
+func (t *term) tellWaiters(p *proposal, s *cluster.Settled) {
+	if s.Err != nil || s.Result.Refusal == nil || p.request == nil || p.request.refusals >= maxRefusals {
+		return
+	}
+	for i := range s.Item.Txn.Moves {
+		t.improved[s.Item.Txn.Moves[i].Account] = struct{}{}
+	}
 }
 
 // refused sorts out a command that Apply did not do: the view was stale, or the row was not as
