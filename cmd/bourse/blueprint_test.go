@@ -256,7 +256,7 @@ func TestAFileThatIsNoBlueprintIsAUsageError(t *testing.T) {
 		"another kind":          {[]string{"-f", f.file("apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n")}, exitUsage, "Pod"},
 		"without a name":        {[]string{"-f", f.file(strings.Replace(string(good), "name: shop", "", 1))}, exitUsage, "metadata.name"},
 		"two namespaces":        {[]string{"-n", "oslo", "-f", f.file(strings.Replace(string(good), "name: shop", "name: shop, namespace: rome", 1))}, exitUsage, `"oslo"`},
-		"as long as a novel":    {[]string{"-f", f.file("kind: "+strings.Repeat("x", maxManifestBytes+1))}, exitUsage, "larger"},
+		"as long as a novel":    {[]string{"-f", f.file("kind: " + strings.Repeat("x", maxManifestBytes+1))}, exitUsage, "larger"},
 		"an unknown field":      {[]string{"-f", f.file(string(good) + "  colour: red\n")}, exitFailed, "spec.colour"},
 		"a bad artifact":        {[]string{"-f", f.write("Nginx", 1)}, exitRefused, "spec.slices[0].artifact"},
 		"a quantity that isn't": {[]string{"-f", f.file(strings.Replace(string(good), "500m", "half", 1))}, exitFailed, "spec.slices[0].resources.cpu"},
