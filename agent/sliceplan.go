@@ -169,6 +169,10 @@ func (s *sight) mayBeThere() bool {
 	return said.State != "" && !meta.IsStatusConditionTrue(said.Conditions, broker.ConditionUnloaded)
 }
 
+// unsure: what the book knows of it may be out of date, and no watch will say so. One that leaves may be gone: the
+// watch can have told of its end before the answer to our own deletion was read.
+func (w *workload) unsure() bool { return w != nil && (!w.ours || w.leaving) }
+
 func (w *workload) mayDelete() bool { return w != nil && w.ours && !w.leaving }
 
 // settle turns what was seen into a state, and lets time run out.

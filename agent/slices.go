@@ -165,7 +165,7 @@ func (d *driver) look(ctx context.Context, key string) time.Time {
 		d.note(m, v, s.pods.ready)
 		next = earlier(next, d.tell(ctx, m, s, v))
 	}
-	if foreign := s.workload != nil && !s.workload.ours; foreign || !watched && (!v.refused || s.mayBeThere()) {
+	if s.workload.unsure() || !watched && (!v.refused || s.mayBeThere()) {
 		next = earlier(next, now.Add(lookAgain)) // nobody tells when it changes
 	}
 	return next
@@ -180,7 +180,7 @@ func (d *driver) sight(ctx context.Context, key string, m *memory) (s *sight, wa
 	if s.slice == nil {
 		return s, watched, nil
 	}
-	if !watched || s.workload != nil && !s.workload.ours {
+	if !watched || s.workload.unsure() {
 		s.workload, err = d.ask(ctx, namespace, name)
 		switch {
 		case apierrors.IsForbidden(err):
