@@ -11,7 +11,7 @@ LDFLAGS := -s -w \
 	-X k8s.io/client-go/pkg/version.gitVersion=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-long mutants sim fuzz e2e chaos bench lint fix vuln generate kubectl clean
+.PHONY: help build run test test-long mutants sim fuzz e2e chaos bench savings lint fix vuln generate kubectl clean
 
 help: ## explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ chaos: ## real processes under kills, partitions and damage, every answer checke
 
 bench: ## benchmarks, with an fsync probe of the same run
 	test/bench.sh
+
+savings: ## what the weights save: a simulated week of 4 to 50 clusters, as Markdown (QUICK=1: less)
+	@go run ./test/savings $(SAVINGS)
 
 lint: $(LINT) ## static checks, and that generated code is up to date
 	$(LINT) run --allow-parallel-runners ./...
