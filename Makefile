@@ -45,8 +45,8 @@ e2e: ## end-to-end tests on real Kubernetes control planes (built on first use)
 chaos: ## real processes under kills, partitions and damage, every answer checked [DURATION=4h] [SEED=n] [OLD=commit] [KEEP=1]
 	CGO_ENABLED=0 go run ./test/chaos $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED)) $(if $(OLD),-old-commit $(OLD))
 
-bench: ## benchmarks, with an fsync probe of the same run
-	test/bench.sh
+bench: ## one table: ours beside what one would build instead, with an fsync probe of the same run (QUICK=1: less)
+	@test/bench.sh
 
 savings: ## what the weights save: a simulated week of 4 to 50 clusters, as Markdown (QUICK=1: less)
 	@go run ./test/savings $(SAVINGS)
@@ -54,6 +54,7 @@ savings: ## what the weights save: a simulated week of 4 to 50 clusters, as Mark
 lint: $(LINT) ## static checks, and that generated code is up to date
 	$(LINT) run --allow-parallel-runners ./...
 	cd test/kube && CGO_ENABLED=0 $(LINT) run --allow-parallel-runners --config ../../.golangci.yml ./...
+	cd test/bench && CGO_ENABLED=0 $(LINT) run --allow-parallel-runners --config ../../.golangci.yml ./...
 	api/generate.sh --check
 
 fix: $(LINT) ## what lint would complain about and can be mended by itself

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -8,27 +9,51 @@ import (
 	"time"
 )
 
-// fsyncBlock is about what a log entry of one reservation appends.
-const fsyncBlock = 4096
+const (
+	// fsyncBlock is about what a log entry of one reservation appends.
+	fsyncBlock = 4096
+	// probeEvery leaves the disk to what is measured.
+	probeEvery = 100 * time.Millisecond
+)
 
-// fsyncProbe times appends of one block with fsync, as a log does it.
-func fsyncProbe(t *report, dir string, count int) error {
-	series, err := fsyncs(dir, count)
-	if err != nil {
-		return err
+// probed runs a measurement with an fsync probe beside it, on the same disk: half of every latency
+// is what the disk allowed just then.
+func probed(ctx context.Context, t *table, dir, what string, measure func(context.Context) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	type result struct {
+		took latencies
+		err  error
 	}
-	t.durations("fsync of 4 KiB (probe)", series, "")
-	return nil
+	ended := make(chan result, 1)
+	probing, end := context.WithCancel(ctx)
+	defer end()
+	go func() {
+		took, err := fsyncs(probing, dir)
+		ended <- result{took, err}
+	}()
+	err := measure(ctx)
+	end()
+	probe := <-ended
+	if len(probe.took) > 0 {
+		t.add(row{
+			what: "fsync of 4 KiB during: " + what, unit: "ms", values: probe.took.milliseconds(),
+			note: fmt.Sprintf("p99 %s", figure(milliseconds(probe.took.quantile(0.99)))),
+		})
+	}
+	return errors.Join(err, probe.err)
 }
 
-func fsyncs(dir string, count int) (series []time.Duration, err error) {
+func fsyncs(ctx context.Context, dir string) (took latencies, err error) {
 	file, err := os.Create(filepath.Join(dir, "probe"))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, file.Close(), os.Remove(file.Name())) }()
 	block := make([]byte, fsyncBlock)
-	for range count {
+	ticker := time.NewTicker(probeEvery)
+	defer ticker.Stop()
+	for {
 		started := time.Now()
 		if _, err := file.Write(block); err != nil {
 			return nil, fmt.Errorf("fsync probe: %w", err)
@@ -36,7 +61,11 @@ func fsyncs(dir string, count int) (series []time.Duration, err error) {
 		if err := file.Sync(); err != nil {
 			return nil, fmt.Errorf("fsync probe: %w", err)
 		}
-		series = append(series, time.Since(started))
+		took = append(took, time.Since(started))
+		select {
+		case <-ctx.Done():
+			return took, nil
+		case <-ticker.C:
+		}
 	}
-	return series, nil
 }
