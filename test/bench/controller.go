@@ -252,7 +252,7 @@ func (p *kubePeer) choose() (*broker.ClusterAdvertisement, error) {
 			return p.clusters[id].DeepCopy(), nil
 		}
 	}
-	return nil, nil //nolint:nilnil // told in the comment
+	return nil, nil
 }
 
 func (k *controllers) grow(ctx context.Context, clusters int) error {

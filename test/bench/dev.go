@@ -156,8 +156,10 @@ func (b *bench) devCreates(ctx context.Context, e *devExchange) error {
 		if err != nil {
 			return err
 		}
-		b.table.add(row{what: fmt.Sprintf("bourse dev: create to Reserved through its forwarder, %d clients", clients), unit: "ms",
-			values: all.took.milliseconds(), note: fmt.Sprintf("p99 %s, %s/s", figure(milliseconds(all.took.quantile(0.99))), figure(all.perSecond))})
+		b.table.add(row{
+			what: fmt.Sprintf("bourse dev: create to Reserved through its forwarder, %d clients", clients), unit: "ms",
+			values: all.took.milliseconds(), note: fmt.Sprintf("p99 %s, %s/s", figure(milliseconds(all.took.quantile(0.99))), figure(all.perSecond)),
+		})
 	}
 	return nil
 }

@@ -124,12 +124,12 @@ func (g *etcdGroup) whole(ctx context.Context) error {
 
 func (g *etcdGroup) stop() {
 	if g.client != nil {
-		_ = g.client.Close() //nolint:errcheck // nothing is lost with it
+		_ = g.client.Close() // nothing is lost with it
 	}
 	for _, m := range g.members {
 		if m.client != nil {
-			_ = m.client.Close() //nolint:errcheck // as above
+			_ = m.client.Close()
 		}
-		m.process.stop()
+		m.stop()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -185,20 +186,24 @@ func (b *bench) elections(ctx context.Context, e *exchange, heartbeat time.Durat
 	if err != nil {
 		return err
 	}
-	load, err := run(ctx, anyNode{m}.reserve, goalClients, b.size.fullLoad, 1<<30)
-	if ctx.Err() != nil {
-		return ctx.Err()
+	var failures atomic.Int64
+	load, err := run(ctx, goingOn(anyNode{m}.reserve, &failures), goalClients, b.size.fullLoad, 1<<30)
+	if err != nil {
+		return err
 	}
 	what := fmt.Sprintf("spurious elections in %s of full load, heartbeat %s", b.size.fullLoad, heartbeat)
-	if err != nil {
-		b.table.missing(what, err)
+	if err := e.whole(ctx); err != nil {
+		return err
 	}
 	_, after, err := e.leader(ctx)
 	if err != nil {
 		return err
 	}
 	elections := float64(after - before)
-	b.table.add(row{what: what, values: series{elections}, note: fmt.Sprintf("%s/s, p99 %s ms", figure(load.perSecond),
-		figure(milliseconds(load.took.quantile(0.99)))), goals: []goal{{"none", elections == 0}}})
+	b.table.add(row{
+		what: what, values: series{elections}, goals: []goal{{"none", elections == 0}},
+		note: fmt.Sprintf("%s/s, p99 %s ms, %d writes failed", figure(load.perSecond),
+			figure(milliseconds(load.took.quantile(0.99))), failures.Load()),
+	})
 	return nil
 }

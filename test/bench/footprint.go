@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -30,13 +31,16 @@ func (b *bench) footprintSection(ctx context.Context) error {
 	defer stop()
 	var hearts errgroup.Group
 	hearts.Go(func() error { return m.beat(beating) })
-	filled, err := run(ctx, anyNode{m}.reserve, 256, time.Hour, b.size.fullReservations)
+	var failures atomic.Int64
+	filled, err := run(ctx, goingOn(anyNode{m}.reserve, &failures), 256, time.Hour, b.size.fullReservations)
 	if err != nil {
 		return fmt.Errorf("fill: %w", err)
 	}
 	full := fmt.Sprintf("%d clusters, %d reservations", b.size.fullClusters, b.size.fullReservations)
-	b.table.add(row{what: "filling up, 256 clients: " + full, unit: "/s", values: series{filled.perSecond},
-		note: "p99 " + figure(milliseconds(filled.took.quantile(0.99))) + " ms"})
+	b.table.add(row{
+		what: "filling up, 256 clients: " + full, unit: "/s", values: series{filled.perSecond},
+		note: fmt.Sprintf("p99 %s ms, %d writes failed", figure(milliseconds(filled.took.quantile(0.99))), failures.Load()),
+	})
 	if err := b.upkeep(ctx, e, full); err != nil {
 		return err
 	}
@@ -79,8 +83,10 @@ func (b *bench) upkeep(ctx context.Context, e *exchange, full string) error {
 			role = "leader"
 		}
 		b.table.add(row{what: fmt.Sprintf("RSS of the %s, heartbeats: %s", role, full), unit: "MiB", values: series{rss}})
-		b.table.add(row{what: fmt.Sprintf("CPU of the %s, heartbeats: %s", role, full), unit: "core",
-			values: series{(after - before[n.id]).Seconds() / time.Since(started).Seconds()}})
+		b.table.add(row{
+			what: fmt.Sprintf("CPU of the %s, heartbeats: %s", role, full), unit: "core",
+			values: series{(after - before[n.id]).Seconds() / time.Since(started).Seconds()},
+		})
 	}
 	return nil
 }

@@ -56,8 +56,10 @@ func (b *bench) logSection() error {
 			}
 		}
 		for _, s := range logStores {
-			r := row{what: fmt.Sprintf("log store, appends of %d entries of %d B: %s", batch, entryBytes, s.name),
-				unit: "entries/s", values: rates[s.name], note: "p99 of an append " + figure(p99[s.name].median()) + " ms"}
+			r := row{
+				what: fmt.Sprintf("log store, appends of %d entries of %d B: %s", batch, entryBytes, s.name),
+				unit: "entries/s", values: rates[s.name], note: "p99 of an append " + figure(p99[s.name].median()) + " ms",
+			}
 			if s.name != logStores[0].name {
 				r.note += fmt.Sprintf(", %.1fx %s", rates[s.name].median()/rates[logStores[0].name].median(), logStores[0].name)
 			}

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -30,7 +31,7 @@ func main() {
 	flag.Parse()
 	ctrl.SetLogger(logr.Discard()) // what clients say of killed leaders is no fault
 	klog.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := measure(ctx, *bin, *kube, *quick, *only, *heartbeats, *rounds)
 	stop()
 	if err != nil {
@@ -149,10 +150,6 @@ func (b *bench) throughputSection(ctx context.Context) error {
 		return err
 	}
 	defer e.stop()
-	leader, _, err := e.leader(ctx)
-	if err != nil {
-		return err
-	}
 	m := &members{exchange: e}
 	etcd, err := startEtcd(ctx, b.kube, filepath.Join(b.dir, "etcd"))
 	if err != nil {
@@ -173,7 +170,7 @@ func (b *bench) throughputSection(ctx context.Context) error {
 	defer single.stop()
 	contenders := []named{
 		{oursAny, anyNode{m}},
-		{oursLeader, leaderOnly{m, leader}},
+		{oursLeader, &leaderOnly{members: m}},
 		{kubeOne, peers[0]},
 		{kubeTuned, peers[1]},
 		{casSingle, single},

@@ -131,7 +131,7 @@ func newSingleWorker(client *clientv3.Client) *singleWorker {
 			case <-ctx.Done():
 				return
 			case j := <-w.jobs:
-				j.done <- w.ledger.grant(ctx, j.name, 1)
+				j.done <- w.grant(ctx, j.name, 1)
 			}
 		}
 	}()

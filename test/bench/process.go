@@ -83,11 +83,11 @@ func (p *process) stop() {
 	if p == nil {
 		return
 	}
-	_ = syscall.Kill(p.pid, syscall.SIGTERM) //nolint:errcheck // it may have ended
+	_ = syscall.Kill(p.pid, syscall.SIGTERM) // it may have ended
 	select {
 	case <-p.done:
 	case <-time.After(stopWithin):
-		_ = p.kill() //nolint:errcheck // as above
+		_ = p.kill()
 	}
 }
 

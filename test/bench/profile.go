@@ -52,7 +52,9 @@ func (b *bench) profileSection(ctx context.Context) error {
 		return err
 	}
 	time.Sleep(time.Second) // until the files are written
-	b.table.add(row{what: fmt.Sprintf("creates with profiling, %d clusters, %d clients, any node", profileCluster, goalClients), unit: "/s",
-		values: series{all.perSecond}, note: fmt.Sprintf("the leader's profile: %s/%d-0.cpu", dir, leader.pid)})
+	b.table.add(row{
+		what: fmt.Sprintf("creates with profiling, %d clusters, %d clients, any node", profileCluster, goalClients), unit: "/s",
+		values: series{all.perSecond}, note: fmt.Sprintf("the leader's profile: %s/%d-0.cpu", dir, leader.pid),
+	})
 	return nil
 }

@@ -32,11 +32,15 @@ func (b *bench) stall(state *fsm.State, full string) error {
 	if err != nil {
 		return err
 	}
-	b.table.add(row{what: "Apply of one grant, alone: " + full, unit: "ms", values: alone.milliseconds(),
-		note: "p99 " + figure(milliseconds(alone.quantile(0.99)))})
+	b.table.add(row{
+		what: "Apply of one grant, alone: " + full, unit: "ms", values: alone.milliseconds(),
+		note: "p99 " + figure(milliseconds(alone.quantile(0.99))),
+	})
 	worst := milliseconds(beside.quantile(1))
-	b.table.add(row{what: "Apply of one grant, snapshot being written: " + full, unit: "ms", values: beside.milliseconds(),
-		note: "p99 " + figure(milliseconds(beside.quantile(0.99))), goals: []goal{below(worst, 10, "ms (max)")}})
+	b.table.add(row{
+		what: "Apply of one grant, snapshot being written: " + full, unit: "ms", values: beside.milliseconds(),
+		note: "p99 " + figure(milliseconds(beside.quantile(0.99))), goals: []goal{below(worst, 10, "ms (max)")},
+	})
 	return nil
 }
 

@@ -143,7 +143,7 @@ func (t *table) write(w io.Writer) error {
 	var text strings.Builder
 	for n, line := range cells {
 		for i, cell := range line {
-			fmt.Fprintf(&text, "| %-*s ", widths[i], cell) //nolint:errcheck // to memory
+			fmt.Fprintf(&text, "| %-*s ", widths[i], cell)
 		}
 		text.WriteString("|\n")
 		if n == 0 {

@@ -36,18 +36,39 @@ func (a anyNode) reserve(ctx context.Context, name string) error {
 	return a.exchange.next().reserve(ctx, name)
 }
 
-// leaderOnly sends all to the node that led when it was made.
+// leaderOnly sends all to the node that leads; it looks again at each number of clusters.
 type leaderOnly struct {
 	*members
 	node *serverNode
 }
 
-func (l leaderOnly) reserve(ctx context.Context, name string) error { return l.node.reserve(ctx, name) }
+func (l *leaderOnly) grow(ctx context.Context, clusters int) (err error) {
+	if err := l.members.grow(ctx, clusters); err != nil {
+		return err
+	}
+	l.node, _, err = l.exchange.leader(ctx)
+	return err
+}
+
+func (l *leaderOnly) reserve(ctx context.Context, name string) error {
+	return l.node.reserve(ctx, name)
+}
 
 // named keeps the order in which contenders are shown.
 type named struct {
 	name string
 	contender
+}
+
+// goingOn counts failures and goes on after them: where the load is not what is measured, a request that
+// an election ends must not end the section.
+func goingOn(reserve func(context.Context, string) error, failures *atomic.Int64) func(context.Context, string) error {
+	return func(ctx context.Context, name string) error {
+		if err := reserve(ctx, name); err != nil {
+			failures.Add(1)
+		}
+		return ctx.Err()
+	}
 }
 
 // burst is what one round gave.
