@@ -43,6 +43,7 @@ type controllers struct {
 	clusters map[string]*broker.ClusterAdvertisement // the newest seen, by cluster id
 	sizes    map[string]clusterSize
 	writing  map[string]bool          // ids of clusters that a worker is writing just now
+	written  *sync.Cond               // told when one of them is done
 	granted  map[string]bool          // names: the cache may lag behind our own writes
 	waiting  map[string]chan struct{} // names of creates that wait to be Reserved
 	count    int
@@ -77,6 +78,7 @@ func startControllers(ctx context.Context, s *apiServer) (*controllers, []kubePe
 		clusters: map[string]*broker.ClusterAdvertisement{}, sizes: map[string]clusterSize{},
 		writing: map[string]bool{}, granted: map[string]bool{}, waiting: map[string]chan struct{}{},
 	}
+	k.written = sync.NewCond(&k.mu)
 	peers := []kubePeer{{k, "default", 1, 1}, {k, "kube-public", tunedWorkers, allocation.Listed}}
 	for i := range peers {
 		p := &peers[i]
@@ -200,14 +202,11 @@ func (p *kubePeer) hold(ctx context.Context) (id string, err error) {
 		if err != nil {
 			return "", err
 		}
-		if c == nil { // others are writing all of the best
-			time.Sleep(time.Millisecond)
-			continue
-		}
 		done, err := p.write(ctx, c)
 		p.mu.Lock()
 		delete(p.writing, c.Spec.ClusterID)
 		p.mu.Unlock()
+		p.written.Signal()
 		if done || err != nil {
 			return c.Spec.ClusterID, err
 		}
@@ -236,23 +235,24 @@ func (p *kubePeer) write(ctx context.Context, c *broker.ClusterAdvertisement) (d
 	return err == nil, err
 }
 
-// choose one of the best that no worker of either controller is writing; nil where there is none.
+// choose one of the best that no other worker is writing; it waits where they write all of them.
 func (p *kubePeer) choose() (*broker.ClusterAdvertisement, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.market.Decide(&allocation.Request{Requester: "bench", Amounts: requestAmounts, MaxPriceNano: allocation.NoPriceLimit}, &p.decision)
-	ranked := p.decision.Ranked()
-	if len(ranked) == 0 {
-		return nil, errNothingFits
-	}
-	ranked = ranked[:min(p.among, len(ranked))]
-	for _, i := range rand.Perm(len(ranked)) {
-		if id := ranked[i].ClusterID; !p.writing[id] {
-			p.writing[id] = true
-			return p.clusters[id].DeepCopy(), nil
+	for ; ; p.written.Wait() {
+		p.market.Decide(&allocation.Request{Requester: "bench", Amounts: requestAmounts, MaxPriceNano: allocation.NoPriceLimit}, &p.decision)
+		ranked := p.decision.Ranked()
+		if len(ranked) == 0 {
+			return nil, errNothingFits
+		}
+		ranked = ranked[:min(p.among, len(ranked))]
+		for _, i := range rand.Perm(len(ranked)) {
+			if id := ranked[i].ClusterID; !p.writing[id] {
+				p.writing[id] = true
+				return p.clusters[id].DeepCopy(), nil
+			}
 		}
 	}
-	return nil, nil
 }
 
 func (k *controllers) grow(ctx context.Context, clusters int) error {
