@@ -121,8 +121,10 @@ func (b *bench) snapshots(ctx context.Context, e *exchange, full string) error {
 		what string
 		took latencies
 	}{{"no snapshot being taken", alone}, {"snapshots being taken", beside}} {
-		b.table.add(row{what: "create at the leader, 1 client, " + side.what, unit: "ms", values: side.took.milliseconds(),
-			note: "p99 " + figure(milliseconds(side.took.quantile(0.99)))})
+		b.table.add(row{
+			what: "create at the leader, 1 client, " + side.what, unit: "ms", values: side.took.milliseconds(),
+			note: "p99 " + figure(milliseconds(side.took.quantile(0.99))),
+		})
 	}
 	return b.restore(data, full)
 }
