@@ -126,17 +126,7 @@ func (b *bench) idle(ctx context.Context, e *devExchange) error {
 	if err != nil {
 		return err
 	}
-	before, err := cpuTime(pid)
-	if err != nil {
-		return err
-	}
-	started := time.Now()
-	select {
-	case <-time.After(b.size.idleFor):
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	after, err := cpuTime(pid)
+	cores, err := b.cores(ctx, pid)
 	if err != nil {
 		return err
 	}
@@ -144,10 +134,25 @@ func (b *bench) idle(ctx context.Context, e *devExchange) error {
 	if err != nil {
 		return err
 	}
-	cores := (after - before).Seconds() / time.Since(started).Seconds()
 	b.table.add(row{what: "RSS of the leader, 50 clusters with real agents", unit: "MiB", values: series{rss}, goals: []goal{below(rss, 128, "MiB")}})
 	b.table.add(row{what: "CPU of the leader, 50 clusters with real agents", unit: "core", values: series{cores}, goals: []goal{below(cores, 0.1, "core")}})
 	return nil
+}
+
+// cores is how many a process keeps busy.
+func (b *bench) cores(ctx context.Context, pid int) (float64, error) {
+	before, err := cpuTime(pid)
+	if err != nil {
+		return 0, err
+	}
+	started := time.Now()
+	select {
+	case <-time.After(b.size.idleFor):
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	after, err := cpuTime(pid)
+	return (after - before).Seconds() / time.Since(started).Seconds(), err
 }
 
 func (b *bench) devCreates(ctx context.Context, e *devExchange) error {

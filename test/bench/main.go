@@ -27,12 +27,13 @@ func main() {
 	quick := flag.Bool("quick", os.Getenv("QUICK") != "", "less of everything")
 	only := flag.String("only", "", "sections to run, with commas: "+strings.Join(sectionNames(), ", "))
 	heartbeats := flag.String("heartbeats", "200ms,250ms,300ms", "heartbeats to hold under full load, until one passes")
+	before := flag.String("before", "", "an earlier build of ours, for the section before: held against this one")
 	rounds := flag.Int("rounds", 0, "rounds instead of the usual number")
 	flag.Parse()
 	ctrl.SetLogger(logr.Discard()) // what clients say of killed leaders is no fault
 	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := measure(ctx, *bin, *kube, *quick, *only, *heartbeats, *rounds)
+	err := measure(ctx, &bench{bin: *bin, kube: *kube, before: *before}, *quick, *only, *heartbeats, *rounds)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -68,11 +69,11 @@ var (
 
 // bench is one run.
 type bench struct {
-	bin, kube, dir string
-	size           size
-	heartbeats     []time.Duration
-	table          *table
-	folders        int
+	bin, kube, before, dir string
+	size                   size
+	heartbeats             []time.Duration
+	table                  *table
+	folders                int
 }
 
 // section is one part of the run. A section that fails is told in the table, and the others go on.
@@ -89,6 +90,7 @@ var sections = []section{
 	{"failover", (*bench).failoverSection},
 	{"elections", (*bench).electionSection},
 	{"log", func(b *bench, _ context.Context) error { return b.logSection() }},
+	{"before", (*bench).beforeSection},
 	{"profile", (*bench).profileSection},
 }
 
@@ -99,8 +101,8 @@ func sectionNames() (list []string) {
 	return list
 }
 
-func measure(ctx context.Context, bin, kube string, quick bool, only, heartbeats string, rounds int) error {
-	b := &bench{kube: kube, size: fullSize, table: &table{progress: os.Stderr, started: time.Now()}}
+func measure(ctx context.Context, b *bench, quick bool, only, heartbeats string, rounds int) error {
+	b.size, b.table = fullSize, &table{progress: os.Stderr, started: time.Now()}
 	if quick {
 		b.size = quickSize
 	}
@@ -115,7 +117,7 @@ func measure(ctx context.Context, bin, kube string, quick bool, only, heartbeats
 		b.heartbeats = append(b.heartbeats, d)
 	}
 	var err error
-	if b.bin, err = filepath.Abs(bin); err != nil {
+	if b.bin, err = filepath.Abs(b.bin); err != nil {
 		return err
 	}
 	if b.dir, err = os.MkdirTemp("", "bourse-bench-"); err != nil {
@@ -124,7 +126,7 @@ func measure(ctx context.Context, bin, kube string, quick bool, only, heartbeats
 	defer os.RemoveAll(b.dir) //nolint:errcheck // a temporary folder
 	chosen := strings.Split(only, ",")
 	if only == "" {
-		chosen = slices.DeleteFunc(sectionNames(), func(name string) bool { return name == "profile" })
+		chosen = slices.DeleteFunc(sectionNames(), func(name string) bool { return name == "profile" || name == "before" })
 	}
 	for _, s := range sections {
 		if !slices.Contains(chosen, s.name) {
@@ -169,13 +171,14 @@ func (b *bench) throughputSection(ctx context.Context) error {
 	single := newSingleWorker(etcd.client)
 	defer single.stop()
 	contenders := []named{
-		{oursAny, anyNode{m}},
-		{oursLeader, &leaderOnly{members: m}},
-		{kubeOne, peers[0]},
-		{kubeTuned, peers[1]},
-		{casSingle, single},
-		{casTopK, topK{newLedger(etcd.client, "/topk")}},
-		{upperBound, assume{newLedger(etcd.client, "/assume")}},
+		{name: oursAny, contender: anyNode{m}},
+		{name: oursLeader, contender: &oneNode{members: m, leads: true}},
+		{name: oursFollow, contender: &oneNode{members: m}, clients: 1},
+		{name: kubeOne, contender: peers[0]},
+		{name: kubeTuned, contender: peers[1]},
+		{name: casSingle, contender: single},
+		{name: casTopK, contender: topK{newLedger(etcd.client, "/topk")}},
+		{name: upperBound, contender: assume{newLedger(etcd.client, "/assume")}},
 	}
 	// Creates one by one. Batches of 100 and 1,000 are another list of contenders here.
 	for _, clusters := range b.size.levels {

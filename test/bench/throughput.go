@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,7 @@ type contender interface {
 const (
 	oursAny    = "ours, any node"
 	oursLeader = "ours, the leader"
+	oursFollow = "ours, a follower"
 	kubeOne    = "(a) CRD + controller, 1 worker"
 	kubeTuned  = "(a) CRD + controller, tuned"
 	casSingle  = "(b) etcd Txn, single worker"
@@ -36,28 +38,34 @@ func (a anyNode) reserve(ctx context.Context, name string) error {
 	return a.exchange.next().reserve(ctx, name)
 }
 
-// leaderOnly sends all to the node that leads; it looks again at each number of clusters.
-type leaderOnly struct {
+// oneNode sends all to one node, which leads or follows; it looks for it again at each number of clusters.
+type oneNode struct {
 	*members
-	node *serverNode
+	leads bool
+	node  *serverNode
 }
 
-func (l *leaderOnly) grow(ctx context.Context, clusters int) (err error) {
-	if err := l.members.grow(ctx, clusters); err != nil {
+func (o *oneNode) grow(ctx context.Context, clusters int) error {
+	if err := o.members.grow(ctx, clusters); err != nil {
 		return err
 	}
-	l.node, _, err = l.exchange.leader(ctx)
-	return err
+	leader, _, err := o.exchange.leader(ctx)
+	if err != nil {
+		return err
+	}
+	o.node = o.exchange.nodes[slices.IndexFunc(o.exchange.nodes, func(n *serverNode) bool { return (n == leader) == o.leads })]
+	return nil
 }
 
-func (l *leaderOnly) reserve(ctx context.Context, name string) error {
-	return l.node.reserve(ctx, name)
+func (o *oneNode) reserve(ctx context.Context, name string) error {
+	return o.node.reserve(ctx, name)
 }
 
 // named keeps the order in which contenders are shown.
 type named struct {
 	name string
 	contender
+	clients int // it runs with so many only; 0: with any number
 }
 
 // goingOn counts failures and goes on after them: where the load is not what is measured, a request that
@@ -135,7 +143,7 @@ func (n *size) compare(ctx context.Context, t *table, contenders []named, cluste
 		for _, clients := range n.clients {
 			for i := range contenders {
 				contender := contenders[(i+round)%len(contenders)]
-				if c.failed[contender.name] != nil {
+				if c.failed[contender.name] != nil || contender.clients != 0 && contender.clients != clients {
 					continue
 				}
 				b, err := run(ctx, contender.reserve, clients, n.burst, burstMost)
@@ -164,6 +172,9 @@ const goalClients = 64
 func (c *comparison) rows(t *table, contenders []named, clients []int) {
 	for _, n := range clients {
 		for _, contender := range contenders {
+			if contender.clients != 0 && contender.clients != n {
+				continue
+			}
 			what := fmt.Sprintf("%d clusters, %d clients: %s", c.clusters, n, contender.name)
 			if err := c.failed[contender.name]; err != nil && len(c.rates[contender.name][n]) == 0 {
 				t.missing(what, err)
@@ -187,7 +198,7 @@ func (c *comparison) rows(t *table, contenders []named, clients []int) {
 			what: fmt.Sprintf("%d clusters, 1 client, create to Reserved, p50: %s", c.clusters, contender.name),
 			unit: "ms", values: c.p50[contender.name][1], note: "p99 " + figure(c.p99[contender.name][1].median()),
 		}
-		if contender.name == oursAny || contender.name == oursLeader {
+		if contender.name == oursAny || contender.name == oursLeader || contender.name == oursFollow {
 			share := r.values.median() / c.better(c.p50, 1).median()
 			r.note += fmt.Sprintf(", %.2f of (a)", share)
 			r.goals = []goal{atMost(share, 0.2, "of (a)")}
