@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
+	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -50,7 +52,7 @@ func (b *bench) beforeSection(ctx context.Context) error {
 		return err
 	}
 	c.rows(b.table, contenders, b.size.clients)
-	if err := b.idleOf(ctx, versions); err != nil {
+	if err := b.effort(ctx, versions); err != nil {
 		return err
 	}
 	return b.watch(ctx, sides, watchGoal)
@@ -58,9 +60,29 @@ func (b *bench) beforeSection(ctx context.Context) error {
 
 const beforeClusters = 100
 
-// idleOf is what the leader of each version costs while nobody asks for anything.
-func (b *bench) idleOf(ctx context.Context, versions []*version) error {
+// effort is the processor time of all nodes for one create: it tells what other work on the machine hides.
+func (b *bench) effort(ctx context.Context, versions []*version) error {
+	efforts := map[string]series{}
+	for round := range b.size.rounds {
+		for i := range versions {
+			v := versions[(i+round)%len(versions)]
+			before, err := v.exchange.cpuTime()
+			if err != nil {
+				return err
+			}
+			all, err := run(ctx, anyNode{v.members}.reserve, goalClients, b.size.burst, burstMost)
+			if err != nil {
+				return err
+			}
+			after, err := v.exchange.cpuTime()
+			if err != nil {
+				return err
+			}
+			efforts[v.name] = append(efforts[v.name], milliseconds(after-before)/float64(len(all.took)))
+		}
+	}
 	for _, v := range versions {
+		b.table.add(row{what: fmt.Sprintf("CPU time of all nodes for a create, %d clients, %s", goalClients, v.name), unit: "ms", values: efforts[v.name]})
 		cores, err := b.cores(ctx, v.leader.pid)
 		if err != nil {
 			return err
@@ -68,4 +90,16 @@ func (b *bench) idleOf(ctx context.Context, versions []*version) error {
 		b.table.add(row{what: "CPU of the idle leader, " + v.name, unit: "core", values: series{cores}})
 	}
 	return nil
+}
+
+// cpuTime of all nodes so far.
+func (e *exchange) cpuTime() (all time.Duration, err error) {
+	for _, n := range e.nodes {
+		took, err := cpuTime(n.pid)
+		if err != nil {
+			return 0, err
+		}
+		all += took
+	}
+	return all, nil
 }
