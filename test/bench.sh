@@ -47,7 +47,7 @@ else
 fi
 if [ $# -eq 0 ]; then
 	long=1s
-	[ -z "${QUICK:-}" ] || long=50x
+	[ -z "${QUICK:-}" ] || long=5x
 	go test -run '^$' -bench Decide -benchtime "$long" -benchmem ./allocation/ >&2
 	go test -run '^$' -bench . -benchtime "$long" -benchmem ./fsm/ >&2
 fi
