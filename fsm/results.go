@@ -83,6 +83,23 @@ func (r results) with(rec remembered) results {
 	return r
 }
 
+// put is with, in place: of results that nobody else has, while a state is read.
+func (r *results) put(rec remembered) {
+	if r.pages == nil {
+		r.pages = new([resultDirs]*resultDir)
+	}
+	dir, page := place(rec.id)
+	if r.pages[dir] == nil {
+		r.pages[dir] = new(resultDir)
+	}
+	r.pages[dir][page] = append(r.pages[dir][page], rec)
+	r.tail = append(r.tail, rec.id)
+	if len(r.tail) == resultChunkSize {
+		r.full, r.tail = append(r.full, r.tail), nil
+	}
+	r.count++
+}
+
 // withoutOldest forgets the result that came first, and returns it.
 func (r results) withoutOldest() (results, remembered) {
 	first := r.tail

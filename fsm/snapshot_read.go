@@ -253,7 +253,7 @@ func (b *builder) addResult(payload []byte) error {
 	case r.id == RequestID{} || b.results.get(r.id) != nil || r.id.Seen > b.header.revision:
 		return fmt.Errorf("%w: id of result %d", ErrCorrupt, b.results.len())
 	}
-	b.results = b.results.with(r)
+	b.results.put(r)
 	b.sum = b.sum.add(b.hasher.result(&r))
 	return nil
 }
