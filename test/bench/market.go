@@ -12,8 +12,8 @@ import (
 
 // What all contenders are asked: every request is alike, and every cluster has room for thousands.
 const (
-	requestMilli = 50
-	requestBytes = 64 << 20
+	requestMilli = 25
+	requestBytes = 32 << 20
 )
 
 // requestAmounts is that request as the allocator takes it.
