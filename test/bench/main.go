@@ -180,7 +180,11 @@ func (b *bench) throughputSection(ctx context.Context) error {
 		{name: casTopK, contender: topK{newLedger(etcd.client, "/topk")}},
 		{name: upperBound, contender: assume{newLedger(etcd.client, "/assume")}},
 	}
-	// Creates one by one. Batches of 100 and 1,000 are another list of contenders here.
+	batches, err := batchContenders(ctx, m)
+	if err != nil {
+		return err
+	}
+	contenders = append(contenders, batches...)
 	for _, clusters := range b.size.levels {
 		c, err := b.size.compare(ctx, b.table, contenders, clusters)
 		if err != nil {
