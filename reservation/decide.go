@@ -35,7 +35,7 @@ func (t *term) decideAll() {
 		}
 	}
 	for i, r := range candidates {
-		if decisions == maxDecisions || t.batch.full(itemOverheadBytes+r.bytes()) {
+		if decisions == maxDecisions || t.plan.full(itemOverheadBytes+r.bytes()) {
 			t.keep(candidates[i:])
 			return
 		}
@@ -43,7 +43,7 @@ func (t *term) decideAll() {
 			if _, superseded := edited[r.key]; superseded {
 				continue // the edit is decided in its place
 			}
-			if t.batch.busy(r.key) {
+			if t.plan.busy(r.key) {
 				continue
 			}
 			r.untried = false
@@ -51,7 +51,7 @@ func (t *term) decideAll() {
 			t.placeWaiter(r)
 			continue
 		}
-		if t.batch.busy(r.key) {
+		if t.plan.busy(r.key) {
 			t.fresh = append(t.fresh, r)
 			continue
 		}
@@ -68,7 +68,7 @@ func (t *term) keep(rest []*request) {
 			t.fresh = append(t.fresh, r)
 		}
 	}
-	t.batch.left = true
+	t.plan.left = true
 }
 
 // rouse marks the waiters that a change could have made fit.
@@ -123,7 +123,7 @@ func (t *term) admit(r *request) bool {
 // refuseChange answers an edit that the reservation's phase forbids. The API layer reads the
 // state again and names the phase.
 func (t *term) refuseChange(r *request, kind fsm.RefusalKind) {
-	t.batch.answer(r.intent, fsm.Result{
+	t.plan.answer(r.intent, fsm.Result{
 		Revision: t.state.Revision(),
 		Refusal:  &fsm.Refusal{Kind: kind, Key: r.key, Part: fsm.PartLedger, Revision: r.row.LedgerRev},
 	})

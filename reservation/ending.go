@@ -22,13 +22,13 @@ const (
 // endLeases proposes what the clock says: leases that are over, waits that are, and final
 // reservations that were kept long enough.
 func (t *term) endLeases() {
-	for !t.batch.endingsFull() {
+	for !t.plan.endingsFull() {
 		d, ok := t.leases.due(t.now)
 		if !ok {
 			return
 		}
 		row := t.state.Row(d.key)
-		if row == nil || t.batch.busy(d.key) {
+		if row == nil || t.plan.busy(d.key) {
 			continue
 		}
 		if at := dueAt(row); at == 0 || at > t.now {
@@ -43,7 +43,7 @@ func (t *term) endLeases() {
 			t.remove(row)
 		}
 	}
-	t.batch.left = t.batch.left || t.leases.next() > 0 && t.leases.next() <= t.now
+	t.plan.left = t.plan.left || t.leases.next() > 0 && t.leases.next() <= t.now
 }
 
 // expire ends a lease. The guard names the fence and the expiry that were seen: a lease that was
@@ -70,11 +70,11 @@ func (t *term) releaseHolders(account string) bool {
 		if holder == nil || !isReservation(hold.Holder) || phaseOf(holder) != store.PhaseReserved {
 			continue
 		}
-		if t.batch.busy(holder.Key) {
+		if t.plan.busy(holder.Key) {
 			done = false
 			continue
 		}
-		if t.batch.endingsFull() {
+		if t.plan.endingsFull() {
 			return false
 		}
 		t.release(holder, OutcomeWithdrawn, reasonWithdrawn,
@@ -100,7 +100,7 @@ func (t *term) release(row *fsm.Row, outcome Outcome, reason, message string, gu
 			t.eventWrite(row.Key, object, "Normal", reason, message),
 		},
 	})
-	t.batch.endings++
+	t.plan.endings++
 	for _, held := range row.Ledger.Holds {
 		t.free(held.Account, row.Key)
 	}
@@ -141,7 +141,7 @@ func (t *term) timeOut(row *fsm.Row) {
 			t.eventWrite(row.Key, object, "Warning", reasonTimeout, message),
 		},
 	})
-	t.batch.endings++
+	t.plan.endings++
 }
 
 // remove deletes a final reservation that was kept long enough, and its events. One with
@@ -154,6 +154,6 @@ func (t *term) remove(row *fsm.Row) {
 		Guards: []fsm.Guard{fsm.GuardRow(row)},
 		Writes: []fsm.Write{{Key: row.Key, Delete: true}},
 	})
-	t.batch.endings++
+	t.plan.endings++
 	t.events.doomOwner(row.Key)
 }

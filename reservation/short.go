@@ -88,7 +88,7 @@ func (t *term) setShort(account, holder string, short bool) bool {
 	if row == nil || !isReservation(holder) || phaseOf(row) != store.PhaseReserved {
 		return true
 	}
-	if t.batch.busy(holder) || t.batch.endingsFull() {
+	if t.plan.busy(holder) || t.plan.endingsFull() {
 		return false
 	}
 	object := store.ReservationOf(row)
@@ -112,7 +112,7 @@ func (t *term) setShort(account, holder string, short bool) bool {
 			t.eventWrite(holder, object, kind, conditionReason(short), condition.Message),
 		},
 	})
-	t.batch.endings++
+	t.plan.endings++
 	return true
 }
 

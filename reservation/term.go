@@ -33,7 +33,7 @@ type term struct {
 	events     *eventIndex
 	eventCount uint64
 
-	batch    batch
+	plan     plan
 	proposed map[*fsm.Txn]proposal
 	decision allocation.Decision
 }
@@ -70,7 +70,7 @@ func newTerm(cfg Config, state *fsm.State, now fsm.Millis) *term {
 // what it frees goes to who is next, and an extension that comes too late is refused; waiters come before what has just
 // arrived wherever their priority says so.
 func (t *term) Step(in cluster.Input) cluster.Output {
-	t.state, t.now, t.batch = in.State, in.Now, newBatch()
+	t.state, t.now, t.plan = in.State, in.Now, newPlan()
 	t.view.reset(t.state, t.taken)
 	t.settle(in.Settled)
 	t.absorb(in.Changes)
@@ -81,7 +81,7 @@ func (t *term) Step(in cluster.Input) cluster.Output {
 	t.markShort()
 	t.decideAll()
 	t.removeEvents()
-	return cluster.Output{Propose: t.batch.items, Answers: t.batch.answers, Wake: t.wake()}
+	return cluster.Output{Propose: t.plan.items, Answers: t.plan.answers, Wake: t.wake()}
 }
 
 // settle learns what became of the last Step's commands.
@@ -102,7 +102,7 @@ func (t *term) settle(settled []cluster.Settled) {
 				t.cfg.Observe(p.outcome)
 			}
 			if s.Item.Intent != nil {
-				t.batch.answer(s.Item.Intent, s.Result)
+				t.plan.answer(s.Item.Intent, s.Result)
 			}
 		default:
 			t.refused(p, s)
@@ -144,7 +144,7 @@ func (t *term) refused(p proposal, s *cluster.Settled) {
 		t.fresh = append(t.fresh, p.request)
 		return
 	}
-	t.batch.answer(s.Item.Intent, s.Result)
+	t.plan.answer(s.Item.Intent, s.Result)
 }
 
 // staleView says whether the account was not as the view showed it: another decision may do.
@@ -251,7 +251,7 @@ func (t *term) arrive(intents []*cluster.Intent) {
 
 func (t *term) invalid(in *cluster.Intent, err error) {
 	t.cfg.Logger.Warn("an intent that validation should have refused", "error", err)
-	t.batch.answer(in, fsm.Result{
+	t.plan.answer(in, fsm.Result{
 		Revision: t.state.Revision(),
 		Refusal:  &fsm.Refusal{Kind: fsm.RefusedInvalid, Key: err.Error(), Revision: t.state.Revision()},
 	})
@@ -259,7 +259,7 @@ func (t *term) invalid(in *cluster.Intent, err error) {
 
 // wake is when to step again: at once where something was left, else at the next deadline.
 func (t *term) wake() fsm.Millis {
-	if t.batch.left || len(t.fresh) > 0 || len(t.withdrawn) > 0 || len(t.short.check) > 0 || len(t.events.doomed) > 0 {
+	if t.plan.left || len(t.fresh) > 0 || len(t.withdrawn) > 0 || len(t.short.check) > 0 || len(t.events.doomed) > 0 {
 		return t.now
 	}
 	next := t.leases.next()
@@ -276,9 +276,9 @@ func (t *term) propose(p proposal, txn *fsm.Txn) {
 	if p.request != nil {
 		item.Intent = p.request.intent
 	}
-	t.batch.add(item)
+	t.plan.add(item)
 	if !p.passed {
-		t.batch.keys[p.key] = struct{}{}
+		t.plan.keys[p.key] = struct{}{}
 	}
 }
 
@@ -286,7 +286,7 @@ func (t *term) propose(p proposal, txn *fsm.Txn) {
 func (t *term) removeEvents() {
 	t.events.sweep(t.now)
 	for _, key := range t.events.take(maxEventRemovals) {
-		t.batch.removed++
+		t.plan.removed++
 		t.propose(proposal{key: key}, &fsm.Txn{Writes: []fsm.Write{{Key: key, Delete: true}}})
 	}
 }

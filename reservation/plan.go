@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/fsm"
 )
 
-// batch is what one Step proposes and answers, within the limits of an entry.
-type batch struct {
+// plan is what one Step proposes and answers, within the limits of an entry.
+type plan struct {
 	items   []cluster.Item
 	answers []cluster.Answer
 	bytes   int
@@ -21,32 +21,32 @@ type batch struct {
 	left bool
 }
 
-func newBatch() batch { return batch{keys: map[string]struct{}{}} }
+func newPlan() plan { return plan{keys: map[string]struct{}{}} }
 
 // busy says whether this Step changes the row already: one command for each row and Step, so
 // that every command is made from the row as it is.
-func (b *batch) busy(key string) bool {
-	_, ok := b.keys[key]
+func (p *plan) busy(key string) bool {
+	_, ok := p.keys[key]
 	return ok
 }
 
 // full says whether a command of this size has to wait for the next Step.
-func (b *batch) full(bytes int) bool {
-	items := len(b.items) - b.removed
-	return items >= maxItems || items > 0 && b.bytes+bytes > maxEntryBytes
+func (p *plan) full(bytes int) bool {
+	items := len(p.items) - p.removed
+	return items >= maxItems || items > 0 && p.bytes+bytes > maxEntryBytes
 }
 
-func (b *batch) endingsFull() bool {
-	return b.endings >= maxEndings || b.full(itemOverheadBytes)
+func (p *plan) endingsFull() bool {
+	return p.endings >= maxEndings || p.full(itemOverheadBytes)
 }
 
-func (b *batch) add(item cluster.Item) {
-	b.items = append(b.items, item)
-	b.bytes += itemBytes(item.Txn)
+func (p *plan) add(item cluster.Item) {
+	p.items = append(p.items, item)
+	p.bytes += itemBytes(item.Txn)
 }
 
-func (b *batch) answer(in *cluster.Intent, result fsm.Result) {
-	b.answers = append(b.answers, cluster.Answer{Intent: in, Result: result})
+func (p *plan) answer(in *cluster.Intent, result fsm.Result) {
+	p.answers = append(p.answers, cluster.Answer{Intent: in, Result: result})
 }
 
 func itemBytes(txn *fsm.Txn) int {
