@@ -22,6 +22,9 @@ import (
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
 		v1alpha1.AdvertisedResources{}.OpenAPIModelName():        schema_bourse_api_broker_v1alpha1_AdvertisedResources(ref),
+		v1alpha1.BatchCounts{}.OpenAPIModelName():                schema_bourse_api_broker_v1alpha1_BatchCounts(ref),
+		v1alpha1.BatchItem{}.OpenAPIModelName():                  schema_bourse_api_broker_v1alpha1_BatchItem(ref),
+		v1alpha1.BatchResult{}.OpenAPIModelName():                schema_bourse_api_broker_v1alpha1_BatchResult(ref),
 		v1alpha1.Blueprint{}.OpenAPIModelName():                  schema_bourse_api_broker_v1alpha1_Blueprint(ref),
 		v1alpha1.BlueprintList{}.OpenAPIModelName():              schema_bourse_api_broker_v1alpha1_BlueprintList(ref),
 		v1alpha1.BlueprintPlacement{}.OpenAPIModelName():         schema_bourse_api_broker_v1alpha1_BlueprintPlacement(ref),
@@ -42,8 +45,14 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.FactsReportStatus{}.OpenAPIModelName():          schema_bourse_api_broker_v1alpha1_FactsReportStatus(ref),
 		v1alpha1.HoldUse{}.OpenAPIModelName():                    schema_bourse_api_broker_v1alpha1_HoldUse(ref),
 		v1alpha1.Lending{}.OpenAPIModelName():                    schema_bourse_api_broker_v1alpha1_Lending(ref),
+		v1alpha1.PartOf{}.OpenAPIModelName():                     schema_bourse_api_broker_v1alpha1_PartOf(ref),
+		v1alpha1.Piece{}.OpenAPIModelName():                      schema_bourse_api_broker_v1alpha1_Piece(ref),
 		v1alpha1.PlannedChange{}.OpenAPIModelName():              schema_bourse_api_broker_v1alpha1_PlannedChange(ref),
 		v1alpha1.Reservation{}.OpenAPIModelName():                schema_bourse_api_broker_v1alpha1_Reservation(ref),
+		v1alpha1.ReservationBatch{}.OpenAPIModelName():           schema_bourse_api_broker_v1alpha1_ReservationBatch(ref),
+		v1alpha1.ReservationBatchList{}.OpenAPIModelName():       schema_bourse_api_broker_v1alpha1_ReservationBatchList(ref),
+		v1alpha1.ReservationBatchSpec{}.OpenAPIModelName():       schema_bourse_api_broker_v1alpha1_ReservationBatchSpec(ref),
+		v1alpha1.ReservationBatchStatus{}.OpenAPIModelName():     schema_bourse_api_broker_v1alpha1_ReservationBatchStatus(ref),
 		v1alpha1.ReservationExplanation{}.OpenAPIModelName():     schema_bourse_api_broker_v1alpha1_ReservationExplanation(ref),
 		v1alpha1.ReservationList{}.OpenAPIModelName():            schema_bourse_api_broker_v1alpha1_ReservationList(ref),
 		v1alpha1.ReservationSpec{}.OpenAPIModelName():            schema_bourse_api_broker_v1alpha1_ReservationSpec(ref),
@@ -52,6 +61,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.SliceList{}.OpenAPIModelName():                  schema_bourse_api_broker_v1alpha1_SliceList(ref),
 		v1alpha1.SliceSpec{}.OpenAPIModelName():                  schema_bourse_api_broker_v1alpha1_SliceSpec(ref),
 		v1alpha1.SliceStatus{}.OpenAPIModelName():                schema_bourse_api_broker_v1alpha1_SliceStatus(ref),
+		v1alpha1.Split{}.OpenAPIModelName():                      schema_bourse_api_broker_v1alpha1_Split(ref),
 
 		v1.SelfSubjectReview{}.OpenAPIModelName():       schema_k8sio_api_authentication_v1_SelfSubjectReview(ref),
 		v1.SelfSubjectReviewStatus{}.OpenAPIModelName(): schema_k8sio_api_authentication_v1_SelfSubjectReviewStatus(ref),
@@ -212,6 +222,131 @@ func schema_bourse_api_broker_v1alpha1_AdvertisedResources(ref common.ReferenceC
 		},
 		Dependencies: []string{
 			resource.Quantity{}.OpenAPIModelName()},
+	}
+}
+
+func schema_bourse_api_broker_v1alpha1_BatchCounts(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BatchCounts is how many items of a batch are in which phase.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Items of the batch; those that no other figure counts are undecided.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"pending": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Pending ones wait for capacity.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"reserved": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Reserved ones hold capacity.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"released": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Released ones held capacity.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"failed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Failed ones were refused.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+	}
+}
+
+func schema_bourse_api_broker_v1alpha1_BatchItem(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BatchItem is one reservation of a batch.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name of the item; the reservation is called <batch>-<name>.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Spec of the reservation.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ReservationSpec{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"name", "spec"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ReservationSpec{}.OpenAPIModelName()},
+	}
+}
+
+func schema_bourse_api_broker_v1alpha1_BatchResult(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BatchResult is what became of one item.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name of the item.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"phase": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Phase of the item's reservation; Failed where none could be made.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"targetClusterID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "TargetClusterID is the cluster whose capacity is held.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says why an item is not Reserved, in short; the reservation has it in full.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "phase"},
+			},
+		},
 	}
 }
 
@@ -1577,6 +1712,97 @@ func schema_bourse_api_broker_v1alpha1_Lending(ref common.ReferenceCallback) com
 	}
 }
 
+func schema_bourse_api_broker_v1alpha1_PartOf(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PartOf says what a reservation is a part of.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is ReservationBatch, or Reservation for a piece of a split one.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name of that object, in the same namespace.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"uid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "UID of that object.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"bound": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Bound: it is extended, ended and deleted with the whole, not alone.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"kind", "name", "uid"},
+			},
+		},
+	}
+}
+
+func schema_bourse_api_broker_v1alpha1_Piece(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Piece is one piece of a split reservation.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name of the piece's reservation.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"targetClusterID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "TargetClusterID is the cluster that holds the piece.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"requestedResources": {
+						SchemaProps: spec.SchemaProps{
+							Description: "RequestedResources of the piece.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(resource.Quantity{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"name", "targetClusterID", "requestedResources"},
+			},
+		},
+		Dependencies: []string{
+			resource.Quantity{}.OpenAPIModelName()},
+	}
+}
+
 func schema_bourse_api_broker_v1alpha1_PlannedChange(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -1698,6 +1924,257 @@ func schema_bourse_api_broker_v1alpha1_Reservation(ref common.ReferenceCallback)
 		},
 		Dependencies: []string{
 			v1alpha1.ReservationSpec{}.OpenAPIModelName(), v1alpha1.ReservationStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_bourse_api_broker_v1alpha1_ReservationBatch(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ReservationBatch asks for many reservations at once, or, where it is atomic, for all or none of them over several clusters. Its name is the idempotency key: creating it again with the same spec gives the same answer and reserves nothing twice.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Default: map[string]interface{}{},
+							Ref:     ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Spec is the request. It is immutable, but for a longer duration of an atomic one that is Reserved.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ReservationBatchSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Status is the exchange's answer.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ReservationBatchStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ReservationBatchSpec{}.OpenAPIModelName(), v1alpha1.ReservationBatchStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_bourse_api_broker_v1alpha1_ReservationBatchList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ReservationBatchList is a list of batches.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Default: map[string]interface{}{},
+							Ref:     ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Items are the batches.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ReservationBatch{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ReservationBatch{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_bourse_api_broker_v1alpha1_ReservationBatchSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ReservationBatchSpec is a request for several reservations.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"items": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Items are the reservations asked for: at most 1,000, or 128 of an atomic batch.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.BatchItem{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"atomic": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Atomic: all items are reserved at the same moment, or none is. They are held, extended and ended as one.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"duration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Duration is how long an atomic batch is held from the grant on. Empty: until deleted. Items of other batches state their own.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"priority": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Priority of an atomic batch: a higher number is served first. Items of other batches state their own.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"ttlSecondsAfterFinished": {
+						SchemaProps: spec.SchemaProps{
+							Description: "TTLSecondsAfterFinished is how long the batch is kept once nothing of it holds or waits. Default a day.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.BatchItem{}.OpenAPIModelName()},
+	}
+}
+
+func schema_bourse_api_broker_v1alpha1_ReservationBatchStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ReservationBatchStatus is the exchange's answer to a batch.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"phase": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Phase is Pending, Reserved, Partial, Released or Failed.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says in words what became of the items, as \"3/3 Reserved\".",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"counts": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Counts of the items by phase.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.BatchCounts{}.OpenAPIModelName()),
+						},
+					},
+					"reservedAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ReservedAt is when an atomic batch was granted.",
+							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+					"expiresAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ExpiresAt is when an atomic batch ends by itself; absent: when it is deleted.",
+							Ref:         ref(metav1.MicroTime{}.OpenAPIModelName()),
+						},
+					},
+					"results": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Results of the items that are decided.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.BatchResult{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Conditions: Ready and Stalled.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.BatchCounts{}.OpenAPIModelName(), v1alpha1.BatchResult{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.MicroTime{}.OpenAPIModelName()},
 	}
 }
 
@@ -1877,6 +2354,12 @@ func schema_bourse_api_broker_v1alpha1_ReservationSpec(ref common.ReferenceCallb
 							Format:      "",
 						},
 					},
+					"split": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Split lets the request be met in pieces on several clusters, the cheapest first.",
+							Ref:         ref(v1alpha1.Split{}.OpenAPIModelName()),
+						},
+					},
 					"ttlSecondsAfterFinished": {
 						SchemaProps: spec.SchemaProps{
 							Description: "TTLSecondsAfterFinished is how long a Released or Failed reservation is kept. Default a day.",
@@ -1889,7 +2372,7 @@ func schema_bourse_api_broker_v1alpha1_ReservationSpec(ref common.ReferenceCallb
 			},
 		},
 		Dependencies: []string{
-			resource.Quantity{}.OpenAPIModelName(), metav1.LabelSelector{}.OpenAPIModelName()},
+			v1alpha1.Split{}.OpenAPIModelName(), resource.Quantity{}.OpenAPIModelName(), metav1.LabelSelector{}.OpenAPIModelName()},
 	}
 }
 
@@ -1954,6 +2437,33 @@ func schema_bourse_api_broker_v1alpha1_ReservationStatus(ref common.ReferenceCal
 							Format:      "",
 						},
 					},
+					"pieces": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Pieces of a split reservation. It holds nothing itself: they do.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.Piece{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"partOf": {
+						SchemaProps: spec.SchemaProps{
+							Description: "PartOf says which batch or split reservation this one is a part of.",
+							Ref:         ref(v1alpha1.PartOf{}.OpenAPIModelName()),
+						},
+					},
 					"decision": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Decision is the record of how the target was chosen, or why none could be.",
@@ -1985,7 +2495,7 @@ func schema_bourse_api_broker_v1alpha1_ReservationStatus(ref common.ReferenceCal
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.Decision{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.MicroTime{}.OpenAPIModelName()},
+			v1alpha1.Decision{}.OpenAPIModelName(), v1alpha1.PartOf{}.OpenAPIModelName(), v1alpha1.Piece{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.MicroTime{}.OpenAPIModelName()},
 	}
 }
 
@@ -2270,6 +2780,44 @@ func schema_bourse_api_broker_v1alpha1_SliceStatus(ref common.ReferenceCallback)
 		},
 		Dependencies: []string{
 			metav1.Condition{}.OpenAPIModelName(), metav1.MicroTime{}.OpenAPIModelName()},
+	}
+}
+
+func schema_bourse_api_broker_v1alpha1_Split(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Split lets a reservation be made of several pieces on different clusters. Each piece is a reservation of its own, <name>-1, <name>-2 and so on; all are granted, extended and ended as one.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"maxPieces": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MaxPieces is how many pieces there may be: 2 to 8.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"minPiece": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MinPiece is the least that a piece has of each resource that is named here. Resources that it does not name are shared out in proportion.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(resource.Quantity{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"maxPieces", "minPiece"},
+			},
+		},
+		Dependencies: []string{
+			resource.Quantity{}.OpenAPIModelName()},
 	}
 }
 

@@ -14,10 +14,19 @@ import (
 
 // Retention is how long the reservation is kept once Released or Failed.
 func (s *ReservationSpec) Retention() time.Duration {
-	if s.TTLSecondsAfterFinished == nil {
+	return retention(s.TTLSecondsAfterFinished)
+}
+
+// Retention is how long the batch is kept once nothing of it holds or waits.
+func (s *ReservationBatchSpec) Retention() time.Duration {
+	return retention(s.TTLSecondsAfterFinished)
+}
+
+func retention(seconds *int32) time.Duration {
+	if seconds == nil {
 		return DefaultRetention
 	}
-	return time.Duration(*s.TTLSecondsAfterFinished) * time.Second
+	return time.Duration(*seconds) * time.Second
 }
 
 // EffectiveStrategy of a blueprint.

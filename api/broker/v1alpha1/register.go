@@ -35,5 +35,6 @@ func kinds() []runtime.Object {
 		&ClusterAdvertisement{}, &ClusterAdvertisementList{}, &FactsReport{},
 		&Reservation{}, &ReservationList{}, &ReservationExplanation{},
 		&Blueprint{}, &BlueprintList{}, &Slice{}, &SliceList{},
+		&ReservationBatch{}, &ReservationBatchList{},
 	}
 }

@@ -49,6 +49,9 @@ type ReservationSpec struct {
 	// MaxCostPerHour is the most that the whole request may cost per hour, a decimal string.
 	// +optional
 	MaxCostPerHour string `json:"maxCostPerHour,omitempty"`
+	// Split lets the request be met in pieces on several clusters, the cheapest first.
+	// +optional
+	Split *Split `json:"split,omitempty"`
 	// TTLSecondsAfterFinished is how long a Released or Failed reservation is kept. Default a day.
 	// +optional
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
@@ -91,6 +94,14 @@ type ReservationStatus struct {
 	// Message says in words why the phase is what it is.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// Pieces of a split reservation. It holds nothing itself: they do.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Pieces []Piece `json:"pieces,omitempty"`
+	// PartOf says which batch or split reservation this one is a part of.
+	// +optional
+	PartOf *PartOf `json:"partOf,omitempty"`
 	// Decision is the record of how the target was chosen, or why none could be.
 	// +optional
 	Decision *Decision `json:"decision,omitempty"`

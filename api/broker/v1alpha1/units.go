@@ -39,6 +39,7 @@ const (
 // Prefixes of row keys: "<resource>/<namespace>/<name>" or "<resource>/<name>".
 const (
 	ReservationsPrefix   = "reservations/"
+	BatchesPrefix        = "reservationbatches/"
 	AdvertisementsPrefix = "clusteradvertisements/"
 	BlueprintsPrefix     = "blueprints/"
 	SlicesPrefix         = "slices/"

@@ -146,13 +146,6 @@ func validateInstanceResources(path *field.Path, list corev1.ResourceList, most 
 	return errs
 }
 
-func validatePriority(path *field.Path, priority int32) field.ErrorList {
-	if priority >= MinPriority && priority <= MaxPriority {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(path, priority, fmt.Sprintf("must be from %d to %d", MinPriority, MaxPriority))}
-}
-
 // validateNeighbours checks affinity and antiAffinity. names are the slices' indexes.
 func validateNeighbours(path *field.Path, list []BlueprintSlice, names map[string]int) (errs field.ErrorList) {
 	with := make([]map[string]bool, len(list)) // whom slice i shares all its clusters with, near and far

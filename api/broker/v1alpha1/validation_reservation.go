@@ -30,7 +30,11 @@ const (
 
 // ValidateReservation checks a new reservation. Pure; callers: the REST layer, the CLI.
 func ValidateReservation(r *Reservation) field.ErrorList {
-	return append(validateObjectMeta(&r.ObjectMeta), validateReservationSpec(&r.Spec, field.NewPath("spec"))...)
+	errs := append(validateObjectMeta(&r.ObjectMeta), validateReservationSpec(&r.Spec, field.NewPath("spec"))...)
+	if longest := MaxNameBytes - len(PieceName("", MaxPieces)); r.Spec.Split != nil && len(r.Name) > longest {
+		errs = append(errs, field.TooLong(field.NewPath("metadata", "name"), "", longest))
+	}
+	return errs
 }
 
 // ValidateReservationUpdate checks a changed reservation against the stored one.
@@ -89,9 +93,54 @@ func validateReservationSpec(s *ReservationSpec, path *field.Path) field.ErrorLi
 	if s.MaxCostPerHour != "" {
 		errs = append(errs, validatePrice(path.Child("maxCostPerHour"), s.MaxCostPerHour)...)
 	}
-	if ttl := s.TTLSecondsAfterFinished; ttl != nil && (*ttl < 0 || *ttl > MaxRetentionSeconds) {
-		errs = append(errs, field.Invalid(path.Child("ttlSecondsAfterFinished"), *ttl,
-			fmt.Sprintf("must be from 0 to %d (a year)", MaxRetentionSeconds)))
+	errs = append(errs, validateSplit(s, path)...)
+	return append(errs, validateRetention(path.Child("ttlSecondsAfterFinished"), s.TTLSecondsAfterFinished)...)
+}
+
+func validatePriority(path *field.Path, priority int32) field.ErrorList {
+	if priority < MinPriority || priority > MaxPriority {
+		return field.ErrorList{field.Invalid(path, priority, fmt.Sprintf("must be from %d to %d", MinPriority, MaxPriority))}
+	}
+	return nil
+}
+
+func validateRetention(path *field.Path, ttl *int32) field.ErrorList {
+	if ttl != nil && (*ttl < 0 || *ttl > MaxRetentionSeconds) {
+		return field.ErrorList{field.Invalid(path, *ttl, fmt.Sprintf("must be from 0 to %d (a year)", MaxRetentionSeconds))}
+	}
+	return nil
+}
+
+// validateSplit: pieces are parts of the request, and a request that waits is granted whole.
+func validateSplit(s *ReservationSpec, path *field.Path) field.ErrorList {
+	if s.Split == nil {
+		return nil
+	}
+	at := path.Child("split")
+	var errs field.ErrorList
+	if n := s.Split.MaxPieces; n < 2 || n > MaxPieces {
+		errs = append(errs, field.Invalid(at.Child("maxPieces"), n, fmt.Sprintf("must be from 2 to %d", MaxPieces)))
+	}
+	least := at.Child("minPiece")
+	if len(s.Split.MinPiece) == 0 {
+		errs = append(errs, field.Required(least, `name at least one resource, as {cpu: "2"}`))
+	}
+	errs = append(errs, validateResources(least, s.Split.MinPiece, positive, true)...)
+	for _, name := range sortedNames(s.Split.MinPiece) {
+		piece, requested := s.Split.MinPiece[name], s.RequestedResources[name]
+		if piece.Cmp(requested) > 0 {
+			errs = append(errs, field.Invalid(least.Child(string(name)), piece.String(),
+				fmt.Sprintf("must not be more than is requested (%s)", requested.String())))
+		}
+	}
+	for _, name := range sortedNames(s.Chunk) {
+		if chunk, piece := s.Chunk[name], s.Split.MinPiece[name]; chunk.Cmp(piece) > 0 {
+			errs = append(errs, field.Invalid(path.Child("chunk").Child(string(name)), chunk.String(),
+				fmt.Sprintf("must not be more than the smallest piece (spec.split.minPiece: %s)", piece.String())))
+		}
+	}
+	if s.WaitFor != "" {
+		errs = append(errs, field.Invalid(path.Child("waitFor"), s.WaitFor, "a split reservation does not wait: remove spec.waitFor or spec.split"))
 	}
 	return errs
 }
@@ -113,17 +162,19 @@ func validateChunk(s *ReservationSpec, path *field.Path) field.ErrorList {
 func onlyLonger(updated, old *ReservationSpec) bool {
 	same := *updated
 	same.Duration = old.Duration
-	if !equality.Semantic.DeepEqual(same, *old) || old.Duration == "" {
-		return false
+	return equality.Semantic.DeepEqual(same, *old) && longer(updated.Duration, old.Duration)
+}
+
+// longer compares durations; empty, until deleted, is the longest.
+func longer(updated, old string) bool {
+	if updated == "" || old == "" {
+		return old != ""
 	}
-	if updated.Duration == "" {
-		return true
-	}
-	before, err := ParseSpan(old.Duration)
+	before, err := ParseSpan(old)
 	if err != nil {
 		return false
 	}
-	after, err := ParseSpan(updated.Duration)
+	after, err := ParseSpan(updated)
 	return err == nil && after >= before
 }
 

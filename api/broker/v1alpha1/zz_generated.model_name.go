@@ -11,6 +11,21 @@ func (in AdvertisedResources) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in BatchCounts) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.BatchCounts"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in BatchItem) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.BatchItem"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in BatchResult) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.BatchResult"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Blueprint) OpenAPIModelName() string {
 	return "eu.fluidos.broker.v1alpha1.Blueprint"
 }
@@ -111,6 +126,16 @@ func (in Lending) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PartOf) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.PartOf"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Piece) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.Piece"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in PlannedChange) OpenAPIModelName() string {
 	return "eu.fluidos.broker.v1alpha1.PlannedChange"
 }
@@ -118,6 +143,26 @@ func (in PlannedChange) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Reservation) OpenAPIModelName() string {
 	return "eu.fluidos.broker.v1alpha1.Reservation"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ReservationBatch) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.ReservationBatch"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ReservationBatchList) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.ReservationBatchList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ReservationBatchSpec) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.ReservationBatchSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ReservationBatchStatus) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.ReservationBatchStatus"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -158,4 +203,9 @@ func (in SliceSpec) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in SliceStatus) OpenAPIModelName() string {
 	return "eu.fluidos.broker.v1alpha1.SliceStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Split) OpenAPIModelName() string {
+	return "eu.fluidos.broker.v1alpha1.Split"
 }
