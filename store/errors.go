@@ -61,11 +61,28 @@ func (s *Storage) refusalError(key string, r *fsm.Refusal) error {
 			"live reservations hold capacity of it (as of revision %d): delete them, or set spec.lending.withdrawn to end them", r.Revision))
 	case r.Kind == fsm.RefusedUnknown:
 		return APIError(fmt.Errorf("%w: %s", ErrUnknownOutcome, r))
+	case r.Kind == fsm.RefusedExists: // of a part that the leader would have made with it
+		return apierrors.NewConflict(s.kind.Resource, nameOf(key), fmt.Errorf(
+			"the name of a part is taken: %s %q exists (as of revision %d); nothing was reserved", resourceOf(r.Key), nameOf(r.Key), r.Revision))
+	case r.Kind == fsm.RefusedInvalid && r.Lack.Resource == LackBytes:
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+			"%s %q is done whole or not at all and needs %d bytes of one log entry, the limit is %d: ask for fewer items, or drop spec.atomic",
+			s.kind.Resource.String(), nameOf(key), r.Lack.Requested, r.Lack.Available))
 	case r.Kind == fsm.RefusedInvalid:
 		return apierrors.NewBadRequest(fmt.Sprintf("%s %q can't be stored: %s", s.kind.Resource.String(), nameOf(key), r))
 	default: // of moves and reports: their rooms turn these into a status before they get here
 		return apierrors.NewConflict(s.kind.Resource, nameOf(key), errors.New(r.String()))
 	}
+}
+
+// LackBytes is the resource that a command lacks which can't be one log entry: a room says so with
+// RefusedInvalid.
+const LackBytes = "bytes"
+
+// resourceOf the object, from its key.
+func resourceOf(key string) string {
+	resource, _, _ := strings.Cut(key, "/")
+	return resource
 }
 
 // nameOf the object, from its key.

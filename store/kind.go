@@ -33,6 +33,9 @@ type Kind struct {
 	specChanged func(before, after runtime.Object) bool
 	// specGuardsLedger: what may become of the spec depends on the ledger part.
 	specGuardsLedger bool
+	// deletionGuardsLedger: others end with the object, so a leader room decides its deletion. It
+	// knows one by the guard on the ledger part. nil: never.
+	deletionGuardsLedger func(runtime.Object) bool
 }
 
 // parts is what of an object is stored in its row.

@@ -24,6 +24,7 @@ var reservationKind = &Kind{
 	specChanged: func(before, after runtime.Object) bool {
 		return !equality.Semantic.DeepEqual(before.(*broker.Reservation).Spec, after.(*broker.Reservation).Spec)
 	},
+	deletionGuardsLedger: func(object runtime.Object) bool { return len(object.(*broker.Reservation).Status.Pieces) > 0 },
 }
 
 // ReservationKind is how reservations are stored.
@@ -46,6 +47,8 @@ func ReservationOf(row *fsm.Row) *broker.Reservation {
 type storedReservation struct {
 	Metadata metav1.ObjectMeta      `json:"metadata"`
 	Spec     broker.ReservationSpec `json:"spec"`
+	Pieces   []broker.Piece         `json:"pieces,omitempty"` // the leader's, as PartOf
+	PartOf   *broker.PartOf         `json:"partOf,omitempty"`
 }
 
 func encodeReservation(object runtime.Object, row *fsm.Row) (parts, error) {
@@ -53,7 +56,7 @@ func encodeReservation(object runtime.Object, row *fsm.Row) (parts, error) {
 	if !ok {
 		return parts{}, fmt.Errorf("%T is no Reservation", object)
 	}
-	body, err := encodeBody(storedReservation{r.ObjectMeta, r.Spec}, func(s *storedReservation) *metav1.ObjectMeta { return &s.Metadata })
+	body, err := ReservationBody(r)
 	if err != nil {
 		return parts{}, err
 	}
@@ -61,12 +64,29 @@ func encodeReservation(object runtime.Object, row *fsm.Row) (parts, error) {
 	return parts{body: body, facts: facts}, err
 }
 
-func composeReservation(row *fsm.Row) (runtime.Object, error) {
+// ReservationBody encodes a reservation for a room that makes one of its own, as a part of another
+// object, or changes which parts one has.
+func ReservationBody(r *broker.Reservation) ([]byte, error) {
+	return encodeBody(storedReservation{r.ObjectMeta, r.Spec, r.Status.Pieces, r.Status.PartOf},
+		func(s *storedReservation) *metav1.ObjectMeta { return &s.Metadata })
+}
+
+// DecodeReservation reads a body that no row has yet, with what of its status is in there.
+func DecodeReservation(body []byte) (*broker.Reservation, error) {
 	var stored storedReservation
-	if err := json.Unmarshal(row.Body, &stored); err != nil {
+	if err := json.Unmarshal(body, &stored); err != nil {
 		return nil, err
 	}
 	r := &broker.Reservation{ObjectMeta: stored.Metadata, Spec: stored.Spec}
+	r.Status.Pieces, r.Status.PartOf = stored.Pieces, stored.PartOf
+	return r, nil
+}
+
+func composeReservation(row *fsm.Row) (runtime.Object, error) {
+	r, err := DecodeReservation(row.Body)
+	if err != nil {
+		return nil, err
+	}
 	l := row.Ledger
 	if l == nil {
 		l = &fsm.Ledger{}

@@ -2,7 +2,8 @@ package store
 
 import broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 
-// Phases of a reservation, as Ledger.Phase stores them. Append only.
+// Phases of a reservation, as Ledger.Phase stores them. Append only. Of a batch, Pending means that
+// items are undecided, Reserved that all are decided and it goes on.
 const (
 	PhasePending  uint8 = 1
 	PhaseReserved uint8 = 2
@@ -17,6 +18,17 @@ const (
 	PhaseStale     uint8 = 2
 	PhaseWithdrawn uint8 = 3
 )
+
+// reservationNumbers is the other way round; 0 for none.
+var reservationNumbers = map[broker.ReservationPhase]uint8{
+	broker.ReservationPending:  PhasePending,
+	broker.ReservationReserved: PhaseReserved,
+	broker.ReservationReleased: PhaseReleased,
+	broker.ReservationFailed:   PhaseFailed,
+}
+
+// PhaseText is a reservation's phase as the API says it.
+func PhaseText(number uint8) broker.ReservationPhase { return reservationPhase(number) }
 
 // reservationPhase: a reservation that no room has decided yet is Pending.
 func reservationPhase(n uint8) broker.ReservationPhase {

@@ -170,6 +170,9 @@ func (s *Storage) Delete(ctx context.Context, key string, out runtime.Object, pr
 		txn := s.newTxn()
 		txn.Guards = append(rowGuard(row, preconditions), fsm.GuardBody(row))
 		txn.Writes = []fsm.Write{{Key: rowKey, Delete: true}}
+		if s.deletionGuardsLedger(row) {
+			txn.Guards = append(txn.Guards, fsm.GuardLedger(row))
+		}
 		revision, err := s.write(ctx, rowKey, txn)
 		if err != nil {
 			return conflictOr(err)
@@ -179,6 +182,14 @@ func (s *Storage) Delete(ctx context.Context, key string, out runtime.Object, pr
 		}
 		return verdictSettled, s.deleted(ctx, row, revision, out)
 	})
+}
+
+func (s *Storage) deletionGuardsLedger(row *fsm.Row) bool {
+	if s.kind.deletionGuardsLedger == nil {
+		return false
+	}
+	o, err := s.kind.object(row, formFull)
+	return err == nil && s.kind.deletionGuardsLedger(o.object)
 }
 
 func (s *Storage) mayDelete(ctx context.Context, row *fsm.Row, preconditions *storage.Preconditions,
