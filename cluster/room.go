@@ -49,6 +49,9 @@ type Item struct {
 	Report *fsm.Report
 	// Intent is answered by the room later (after Settled); nil for the room's own work.
 	Intent *Intent
+	// Partial: the intent is not done with this item. Where the term ends meanwhile, its outcome is
+	// unknown, and the node that brought it asks again.
+	Partial bool
 }
 
 // Settled is the fate of an Item. Err is set where it was not proposed or its outcome is unknown; the

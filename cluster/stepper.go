@@ -205,7 +205,7 @@ func (s *Stepper) endSettled() {
 		case o == nil:
 		case settled.Err == nil && settled.Result.Refusal != nil:
 			o.proposed = false
-		case errors.Is(settled.Err, ErrNotProposed):
+		case errors.Is(settled.Err, ErrNotProposed), settled.Item.Partial:
 		default:
 			delete(s.open, settled.Item.Intent)
 			settled.Item.Intent.end(Reply{Result: settled.Result, Err: settled.Err})
