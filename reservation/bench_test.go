@@ -61,6 +61,6 @@ func BenchmarkBegin(b *testing.B) {
 	}
 	p.run()
 	for b.Loop() {
-		newTerm(Config{}, x.state, x.now)
+		New(Config{}).Begin(x.state, x.now)
 	}
 }

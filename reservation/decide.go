@@ -19,6 +19,9 @@ func (t *term) decideAll() {
 		r.seeRow(t.state.Row(r.key))
 	}
 	candidates := t.fresh
+	for _, open := range t.open {
+		candidates = append(candidates, open)
+	}
 	for _, w := range t.waiting.sorted {
 		if w.untried {
 			candidates = append(candidates, w)
@@ -35,9 +38,17 @@ func (t *term) decideAll() {
 		}
 	}
 	for i, r := range candidates {
-		if decisions == maxDecisions || t.plan.full(itemOverheadBytes+r.bytes()) {
+		if decisions >= maxDecisions || t.plan.full(itemOverheadBytes+r.bytes()) {
 			t.keep(candidates[i:])
 			return
+		}
+		if r.batch != nil {
+			if !t.plan.busy(r.key) {
+				decisions += t.decideBatch(r, maxDecisions-decisions)
+			} else if r.intent != nil {
+				t.fresh = append(t.fresh, r)
+			}
+			continue
 		}
 		if r.intent == nil {
 			if _, superseded := edited[r.key]; superseded {
@@ -104,9 +115,7 @@ func (t *term) admit(r *request) bool {
 	row := r.row
 	switch {
 	case t.settledBefore(r):
-		txn := *r.intent.Txn
-		txn.ID = r.id()
-		t.propose(proposal{key: r.key, request: r, passed: true}, &txn)
+		t.passOn(r)
 		return false
 	case row == nil || phaseOf(row) == store.PhasePending:
 		t.place(r)
@@ -118,6 +127,13 @@ func (t *term) admit(r *request) bool {
 		t.refuseChange(r, fsm.RefusedGuard)
 		return false
 	}
+}
+
+// passOn proposes an intent as it stands: Apply refuses it, or answers as the first time.
+func (t *term) passOn(r *request) {
+	txn := *r.intent.Txn
+	txn.ID = r.id()
+	t.propose(proposal{key: r.key, request: r, passed: true}, &txn)
 }
 
 // refuseChange answers an edit that the reservation's phase forbids. The API layer reads the
@@ -133,6 +149,10 @@ func (t *term) refuseChange(r *request, kind fsm.RefusalKind) {
 func (t *term) place(r *request) {
 	if r.object.DeletionTimestamp != nil && r.row != nil {
 		t.commit(r, r.pending(t.now, "it is being deleted", nil), nil, OutcomeWaiting)
+		return
+	}
+	if r.object.Spec.Split != nil {
+		t.placeSplit(r)
 		return
 	}
 	t.view.market.Decide(&r.ask, &t.decision)
@@ -184,11 +204,48 @@ func (t *term) extend(r *request) {
 	spec := r.object.Spec
 	spec.Duration = old.Spec.Duration
 	ledger, longer := r.extended(*r.row.Ledger)
-	if !longer || !equality.Semantic.DeepEqual(spec, old.Spec) {
+	bound := old.Status.PartOf != nil && old.Status.PartOf.Bound
+	if !longer || bound || !equality.Semantic.DeepEqual(spec, old.Spec) {
 		t.refuseChange(r, fsm.RefusedInvalid)
 		return
 	}
+	if len(old.Status.Pieces) > 0 {
+		t.extendGroup(r, r.duration, r.object)
+		return
+	}
 	t.commitAs(r, ledger, nil, OutcomeExtended, reasonExtended, "Normal")
+}
+
+// placeSplit decides a request that may be met in pieces. A piece whose name is taken refuses it.
+func (t *term) placeSplit(r *request) {
+	whole := t.placer().placeSplit(r)
+	txn := t.commitTxn(r, whole.ledger)
+	p := proposal{key: r.key, request: r, outcome: OutcomeFailed}
+	for i := range whole.pieces {
+		piece := &whole.pieces[i]
+		if t.plan.busy(piece.request.key) {
+			t.placer().giveBack(whole.pieces)
+			t.fresh = append(t.fresh, r)
+			return
+		}
+		addPart(txn, piece)
+		p.parts, p.outcome = append(p.parts, piece.request.key), OutcomeGranted
+		t.taken[piece.move.Account] = struct{}{}
+	}
+	kind := "Warning"
+	if p.outcome == OutcomeGranted {
+		kind = "Normal"
+		object := *r.object
+		object.Status.Pieces = piecesOf(whole.pieces)
+		body, err := store.ReservationBody(&object)
+		if err != nil {
+			t.invalid(r.intent, err)
+			return
+		}
+		txn.Writes[r.write].Body = body
+	}
+	txn.Writes = append(txn.Writes, t.eventWrite(r.key, r.object, kind, whole.ledger.Reason, whole.ledger.Message))
+	t.propose(p, txn)
 }
 
 // commit proposes the request's new ledger, with its event, guarded so that an edited request is
@@ -202,19 +259,24 @@ func (t *term) commit(r *request, ledger *fsm.Ledger, moves []fsm.Move, outcome 
 }
 
 func (t *term) commitAs(r *request, ledger *fsm.Ledger, moves []fsm.Move, outcome Outcome, reason, kind string) {
-	txn := &fsm.Txn{Moves: moves}
-	p := proposal{key: r.key, request: r, outcome: outcome}
-	event := t.eventWrite(r.key, r.object, kind, reason, ledger.Message)
+	txn := t.commitTxn(r, ledger)
+	txn.Moves = moves
+	txn.Writes = append(txn.Writes, t.eventWrite(r.key, r.object, kind, reason, ledger.Message))
+	t.propose(proposal{key: r.key, request: r, outcome: outcome}, txn)
+}
+
+func (t *term) commitTxn(r *request, ledger *fsm.Ledger) *fsm.Txn {
+	txn := &fsm.Txn{}
 	if r.row != nil {
 		txn.Guards = append(txn.Guards, fsm.GuardSpec(r.row), fsm.GuardLedger(r.row))
 	}
 	if r.intent == nil {
-		txn.Writes = []fsm.Write{{Key: r.key, Ledger: ledger}, event}
-	} else {
-		txn.ID = r.id()
-		txn.Guards = append(slices.Clone(r.intent.Txn.Guards), txn.Guards...)
-		txn.Writes = append(slices.Clone(r.intent.Txn.Writes), event)
-		txn.Writes[r.write].Ledger = ledger
+		txn.Writes = []fsm.Write{{Key: r.key, Ledger: ledger}}
+		return txn
 	}
-	t.propose(p, txn)
+	txn.ID = r.id()
+	txn.Guards = append(slices.Clone(r.intent.Txn.Guards), txn.Guards...)
+	txn.Writes = slices.Clone(r.intent.Txn.Writes)
+	txn.Writes[r.write].Ledger = ledger
+	return txn
 }

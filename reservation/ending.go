@@ -17,6 +17,7 @@ const (
 	reasonExpired   = "Expired"
 	reasonWithdrawn = "ProviderWithdrawn"
 	reasonExtended  = "Extended"
+	reasonDeleted   = "Deleted"
 )
 
 // endLeases proposes what the clock says: leases that are over, waits that are, and final
@@ -34,6 +35,14 @@ func (t *term) endLeases() {
 		if at := dueAt(row); at == 0 || at > t.now {
 			continue // it was extended or changed since; the newer deadline is in the heap
 		}
+		if g := t.groupOf(row); g != nil || isBatch(row.Key) {
+			if !t.groupDue(g, row) {
+				t.leases.add(d.at, d.key)
+				t.plan.left = true
+				return
+			}
+			continue
+		}
 		switch row.Ledger.Phase {
 		case store.PhaseReserved:
 			t.expire(row)
@@ -44,6 +53,30 @@ func (t *term) endLeases() {
 		}
 	}
 	t.plan.left = t.plan.left || t.leases.next() > 0 && t.leases.next() <= t.now
+}
+
+// groupDue is for what stands not alone: it ends as one, and goes with its head. False: not in
+// this Step.
+func (t *term) groupDue(g *group, row *fsm.Row) bool {
+	switch {
+	case g == nil || row == g.head && phaseOf(row) != store.PhaseReserved:
+		if len(headObject(row).GetFinalizers()) > 0 && !isLeaving(row) {
+			return true // as remove
+		}
+		if t.busyGroup(t.groupUnder(row)) {
+			return false
+		}
+		t.dissolve(row, nil)
+	case phaseOf(row) != store.PhaseReserved:
+		// A final part goes with the whole.
+	case t.busyGroup(g):
+		return false
+	case t.plan.full(itemOverheadBytes + len(g.parts)*partBytes):
+		return false
+	default:
+		t.endGroup(g, OutcomeExpired, reasonExpired, "the reservation ended as asked", fsm.GuardLease)
+	}
+	return true
 }
 
 // expire ends a lease. The guard names the fence and the expiry that were seen: a lease that was
@@ -77,9 +110,15 @@ func (t *term) releaseHolders(account string) bool {
 		if t.plan.endingsFull() {
 			return false
 		}
-		t.release(holder, OutcomeWithdrawn, reasonWithdrawn,
-			clusterIDOf(account)+" has withdrawn its offer",
-			fsm.GuardLedger(holder), fsm.GuardSpec(row)) // the provider may have changed its mind
+		message := clusterIDOf(account) + " has withdrawn its offer"
+		unchanged := fsm.GuardSpec(row) // the provider may have changed its mind
+		if g := t.groupOf(holder); g == nil {
+			t.release(holder, OutcomeWithdrawn, reasonWithdrawn, message, fsm.GuardLedger(holder), unchanged)
+		} else if t.busyGroup(g) || t.plan.full(itemOverheadBytes+len(g.parts)*partBytes) {
+			return false
+		} else {
+			t.endGroup(g, OutcomeWithdrawn, reasonWithdrawn, message, fsm.GuardLedger, unchanged)
+		}
 		// It stays in the set until the state shows no holder.
 		done = false
 	}
@@ -88,16 +127,11 @@ func (t *term) releaseHolders(account string) bool {
 
 // release ends a Reserved reservation; Apply ends its holds with it.
 func (t *term) release(row *fsm.Row, outcome Outcome, reason, message string, guards ...fsm.Guard) {
-	object := store.ReservationOf(row)
-	ledger := *row.Ledger
-	ledger.Phase, ledger.Ended, ledger.EndedAt = store.PhaseReleased, true, t.now
-	ledger.Reason, ledger.Message = reason, message
-	ledger.WaitUntil = keepUntil(&object.Spec, t.now)
 	t.propose(proposal{key: row.Key, outcome: outcome}, &fsm.Txn{
 		Guards: guards,
 		Writes: []fsm.Write{
-			{Key: row.Key, Ledger: &ledger},
-			t.eventWrite(row.Key, object, "Normal", reason, message),
+			t.ended(row, reason, message),
+			t.eventWrite(row.Key, store.ReservationOf(row), "Normal", reason, message),
 		},
 	})
 	t.plan.endings++

@@ -7,19 +7,24 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
 )
 
-// eventWrite is one event of a reservation as a row.
-func (t *term) eventWrite(key string, object *broker.Reservation, kind, reason, message string) fsm.Write {
+// eventWrite is one event of a reservation or batch as a row.
+func (t *term) eventWrite(key string, object metav1.Object, kind, reason, message string) fsm.Write {
 	t.eventCount++
-	namespace, name, _ := strings.Cut(strings.TrimPrefix(key, broker.ReservationsPrefix), "/")
+	of := broker.KindReservation
+	if isBatch(key) {
+		of = broker.KindReservationBatch
+	}
+	namespace, name, _ := strings.Cut(pathOf(key), "/")
 	return store.EventWrite(&store.Happening{
 		Room: "reservation", Name: name,
-		Of:   corev1.ObjectReference{Kind: "Reservation", Namespace: namespace, Name: object.Name, UID: object.UID},
+		Of:   corev1.ObjectReference{Kind: of, Namespace: namespace, Name: object.GetName(), UID: object.GetUID()},
 		Kind: kind, Reason: reason, Message: message, At: t.now, Count: t.eventCount,
 	})
 }
@@ -29,7 +34,7 @@ func (t *term) eventWrite(key string, object *broker.Reservation, kind, reason, 
 type eventIndex struct {
 	live     map[string]fsm.Millis // event key -> when it was
 	byAge    []string              // oldest first; may name events that are gone
-	byObject map[string][]string   // reservation key -> event keys, oldest first
+	byObject map[string][]string   // pathOf an object -> event keys, oldest first
 	doomed   []string
 	sweptAt  fsm.Millis
 }
@@ -88,9 +93,9 @@ func (x *eventIndex) remove(key string) {
 	}
 }
 
-// doomOwner marks all events of a reservation that is removed.
+// doomOwner marks all events of an object that is removed.
 func (x *eventIndex) doomOwner(key string) {
-	x.doomed = append(x.doomed, x.byObject[key]...)
+	x.doomed = append(x.doomed, x.byObject[pathOf(key)]...)
 }
 
 // sweep marks what is too old or too much. nextSweep says when to call it again.
@@ -153,12 +158,19 @@ func eventNumber(key string) (uint64, bool) {
 	return number, err == nil
 }
 
-// ownerOf is the object that an event's name speaks of, as if it were a reservation. Names of other
-// rooms' events end in a word that tells them apart.
+// ownerOf is the path of the object that an event's name speaks of, as if it were a reservation: a batch
+// and a reservation of one name share their events' limits. Names of other rooms' events end in a word
+// that tells them apart.
 func ownerOf(eventKey string) string {
-	path := strings.TrimPrefix(eventKey, store.EventsPrefix)
+	path := pathOf(eventKey)
 	if dot := strings.LastIndexByte(path, '.'); dot >= 0 {
 		path = path[:dot]
 	}
-	return broker.ReservationsPrefix + path
+	return path
+}
+
+// pathOf a key without its resource: "rome/ml-training".
+func pathOf(key string) string {
+	_, path, _ := strings.Cut(key, "/")
+	return path
 }

@@ -1,11 +1,8 @@
 package reservation
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bourse-dev/bourse/allocation"
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
@@ -28,20 +25,82 @@ func Decide(state *fsm.State, object *broker.Reservation, now fsm.Millis) broker
 			return decideDecided(r)
 		}
 	}
-	v := newView(state)
-	var d allocation.Decision
+	p := dryPlacer(state, r, now)
+	if object.Spec.Split == nil {
+		return statusOf(r, p.place(r).ledger)
+	}
+	whole := p.placeSplit(r)
+	status := statusOf(r, whole.ledger)
+	if len(whole.pieces) > 0 {
+		status.Pieces = piecesOf(whole.pieces)
+	}
+	return status
+}
+
+// dryPlacer is what is left of the market once those that come before the request are placed.
+func dryPlacer(state *fsm.State, r *request, now fsm.Millis) *placer {
+	p := &placer{view: newView(state), now: now, revision: state.Revision(), decision: &allocation.Decision{}}
 	for _, w := range waitersBefore(state, r) {
-		if v.market.Decide(&w.ask, &d); d.Found {
-			v.market.Take(d.Best().ClusterID, w.ask.Amounts)
+		if p.view.market.Decide(&w.ask, p.decision); p.decision.Found {
+			p.view.market.Take(p.decision.Best().ClusterID, w.ask.Amounts)
 		}
 	}
-	v.market.Decide(&r.ask, &d)
-	record := allocation.EncodeDecision(nil, &d, uint64(state.Revision()))
-	if d.Found {
-		winner := d.Best()
-		return statusOf(r, r.granted(now, winner, v.offers[broker.AdvertisementKey(winner.ClusterID)].endpoint, record))
+	return p
+}
+
+// DecideBatch is Decide for a batch: its status if it were created, or extended, now.
+func DecideBatch(state *fsm.State, object *broker.ReservationBatch, now fsm.Millis) broker.ReservationBatchStatus {
+	key := broker.BatchKey(object.Namespace, object.Name)
+	if row := state.Row(key); row != nil && row.Ledger != nil {
+		ledger := row.Ledger
+		if duration, err := span(object.Spec.Duration); err == nil && object.Spec.Atomic && phaseOf(row) == store.PhaseReserved {
+			if later, longer := extended(*ledger, duration); longer {
+				ledger = later
+			}
+		}
+		return batchStatusOf(object, ledger, row.Facts)
 	}
-	return statusOf(r, r.notGranted(now, d.Message(&r.ask), record))
+	r := newBatchRequest(key, object)
+	results := r.batch.results
+	items := make([]*request, len(results))
+	for i := range items {
+		var err error
+		if items[i], err = itemRequest(object, i); err != nil {
+			return broker.ReservationBatchStatus{Phase: broker.BatchFailed, Message: err.Error()}
+		}
+	}
+	p := dryPlacer(state, r, now)
+	if object.Spec.Atomic {
+		all, ok := p.placeWhole(items)
+		results = wholeResults(&object.Spec, all, ok)
+		ledger := batchLedger(&object.Spec, results, now, nil)
+		if ok {
+			ledger.GrantedAt, ledger.ExpiresAt = now, all[0].ledger.ExpiresAt
+		}
+		return batchStatusOf(object, ledger, store.EncodeBatchResults(results))
+	}
+	for _, i := range r.batch.order {
+		if state.Row(items[i].key) != nil {
+			results[i].Phase, results[i].Message = broker.ReservationFailed, takenMessage(items[i].object.Name)
+			continue
+		}
+		done := p.place(items[i])
+		results[i] = resultOf(results[i].Name, &done)
+	}
+	return batchStatusOf(object, batchLedger(&object.Spec, results, now, nil), store.EncodeBatchResults(results))
+}
+
+// batchStatusOf is the status that the batch would have: as store puts it together.
+func batchStatusOf(object *broker.ReservationBatch, ledger *fsm.Ledger, facts []byte) broker.ReservationBatchStatus {
+	body, err := store.BatchBody(object)
+	if err != nil {
+		return broker.ReservationBatchStatus{Phase: broker.BatchFailed, Message: err.Error()}
+	}
+	composed := store.BatchOf(&fsm.Row{Key: broker.BatchKey(object.Namespace, object.Name), Body: body, Facts: facts, Ledger: ledger})
+	if composed == nil {
+		return broker.ReservationBatchStatus{Phase: broker.BatchFailed, Message: errUnreadable.Error()}
+	}
+	return composed.Status
 }
 
 // decideDecided is a dry-run on one that is Reserved or final: only its lease may change.
@@ -56,10 +115,7 @@ func decideDecided(r *request) broker.ReservationStatus {
 
 // statusOf is the status that the object would have with that ledger: as store puts it together.
 func statusOf(r *request, ledger *fsm.Ledger) broker.ReservationStatus {
-	body, err := json.Marshal(struct {
-		Metadata metav1.ObjectMeta      `json:"metadata"`
-		Spec     broker.ReservationSpec `json:"spec"`
-	}{r.object.ObjectMeta, r.object.Spec})
+	body, err := store.ReservationBody(r.object)
 	if err != nil {
 		return broker.ReservationStatus{Phase: broker.ReservationFailed, Message: err.Error()}
 	}

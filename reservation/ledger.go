@@ -48,11 +48,16 @@ func (r *request) failed(now fsm.Millis, why string, record []byte) *fsm.Ledger 
 // extended is the lease with the request's duration, counted from the grant. False: that would
 // be shorter.
 func (r *request) extended(ledger fsm.Ledger) (*fsm.Ledger, bool) {
+	later, longer := extended(ledger, r.duration)
+	later.Message = describeGrant(r.ask.Amounts, ledger.Target, later.ExpiresAt)
+	return later, longer
+}
+
+func extended(ledger fsm.Ledger, duration fsm.Millis) (*fsm.Ledger, bool) {
 	was := ledger.ExpiresAt
-	if ledger.ExpiresAt = 0; r.duration > 0 {
-		ledger.ExpiresAt = ledger.GrantedAt + r.duration
+	if ledger.ExpiresAt = 0; duration > 0 {
+		ledger.ExpiresAt = ledger.GrantedAt + duration
 	}
-	ledger.Message = describeGrant(r.ask.Amounts, ledger.Target, ledger.ExpiresAt)
 	longer := ledger.ExpiresAt == 0 || was != 0 && ledger.ExpiresAt >= was
 	return &ledger, longer
 }

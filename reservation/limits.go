@@ -24,6 +24,24 @@ const (
 	// a few resources, a decision of at most 1 KiB.
 	itemOverheadBytes = 2 << 10
 
+	// maxChunkItems of one chunk of a batch: with its own row, namespace and event under the 256
+	// writes of one command. By bytes, 1.2 KiB each, it is about 150.
+	maxChunkItems = 192
+	// maxDissolved rows of one command that deletes a batch: under its 256 guards and writes.
+	maxDissolved = 200
+	// partOverheadBytes is what a part adds to its body, decision and message: its key in a guard
+	// and a move, the ledger's columns, an endpoint.
+	partOverheadBytes = 512
+	// partBytes of one part before it is made: body, decision and overhead as a rule.
+	partBytes = 2 << 10
+	// resultBytes of one result as a rule: phase, cluster.
+	resultBytes = 48
+	// refreshDelay is how far a batch's row may lag behind its items: what becomes of a thousand of
+	// them within a second is one write.
+	refreshDelay = fsm.Millis(time.Second / time.Millisecond)
+	// maxRefreshed items looked at by one Step: 4,000 at 1 µs each are 4 ms.
+	maxRefreshed = 4_000
+
 	// maxDecisions of one Step: at 10,000 clusters and 50 µs each they take 25 ms.
 	maxDecisions = 512
 	// maxImproved is how many clusters that became better are looked at one by one before a

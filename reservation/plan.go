@@ -49,12 +49,25 @@ func (p *plan) answer(in *cluster.Intent, result fsm.Result) {
 	p.answers = append(p.answers, cluster.Answer{Intent: in, Result: result})
 }
 
+// itemBytes estimates a command: its own overhead has room for one ledger.
 func itemBytes(txn *fsm.Txn) int {
-	n := itemOverheadBytes
+	n, ledgers := itemOverheadBytes, 0
 	for i := range txn.Writes {
-		n += len(txn.Writes[i].Key) + len(txn.Writes[i].Body)
+		w := &txn.Writes[i]
+		n += len(w.Key) + len(w.Body) + len(w.Facts)
+		if w.Ledger == nil {
+			continue
+		}
+		if ledgers++; ledgers > 1 {
+			n += partOverheadBytes + len(w.Ledger.Decision) + len(w.Ledger.Message)
+		}
 	}
 	return n
+}
+
+// writeBytes is what one more part adds to that.
+func writeBytes(w *fsm.Write) int {
+	return partOverheadBytes + len(w.Key) + len(w.Body) + len(w.Ledger.Decision) + len(w.Ledger.Message)
 }
 
 func isReservation(key string) bool { return strings.HasPrefix(key, broker.ReservationsPrefix) }

@@ -1,7 +1,6 @@
 package reservation
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -29,6 +28,11 @@ type request struct {
 	waitFor  fsm.Millis // 0: fails at once
 	row      *fsm.Row   // as stored; nil at creation
 
+	minPiece allocation.Amounts // of a split one
+
+	// batch is what is decided where it is a ReservationBatch: then object and ask are not set.
+	batch *openBatch
+
 	intent *cluster.Intent // nil: it waits in the state
 	write  int             // of intent.Txn.Writes
 
@@ -36,6 +40,8 @@ type request struct {
 	untried bool
 	// refusals is how often Apply found the view stale.
 	refusals int
+	// begun: a deletion takes several commands, and the first is done.
+	begun bool
 }
 
 // id of the command that carries the request's intent. Apply remembers what became of an id, a
@@ -54,7 +60,11 @@ func (r *request) bytes() int {
 	if r.intent == nil {
 		return 0
 	}
-	return itemBytes(r.intent.Txn)
+	n := itemBytes(r.intent.Txn)
+	if r.batch != nil && r.batch.object.Spec.Atomic {
+		n += len(r.batch.object.Spec.Items) * partBytes
+	}
+	return n
 }
 
 // idStep is odd and large (2^64 divided by the golden ratio), so that chains don't meet.
@@ -75,7 +85,24 @@ func newRequest(key string, object *broker.Reservation) (*request, error) {
 	if r.waitFor, err = span(object.Spec.WaitFor); err != nil {
 		return nil, fmt.Errorf("spec.waitFor: %w", err)
 	}
-	return r, nil
+	if object.Spec.Split != nil {
+		r.minPiece, err = minPieceOf(object.Spec.Split, ask.Amounts)
+	}
+	return r, err
+}
+
+// minPieceOf a split one: of what is requested, and no more of it.
+func minPieceOf(split *broker.Split, requested allocation.Amounts) (allocation.Amounts, error) {
+	least, err := allocation.AmountsOf(split.MinPiece, true)
+	if err != nil {
+		return nil, fmt.Errorf("spec.split.minPiece: %w", err)
+	}
+	for _, a := range least {
+		if a.Value > requested.Get(a.Resource) {
+			return nil, fmt.Errorf("spec.split.minPiece.%s: more than is requested", a.Resource)
+		}
+	}
+	return least, nil
 }
 
 // askOf turns a reservation's spec into the question that allocation answers.
@@ -143,13 +170,21 @@ func phaseOf(row *fsm.Row) uint8 {
 // requestOf is the request that an intent brings; seeRow comes before each decision.
 func requestOf(in *cluster.Intent, write int) (*request, error) {
 	w := &in.Txn.Writes[write]
-	object := &broker.Reservation{}
-	if err := json.Unmarshal(w.Body, object); err != nil {
-		return nil, fmt.Errorf("body: %w", err)
-	}
-	r, err := newRequest(w.Key, object)
-	if err != nil {
-		return nil, err
+	var r *request
+	if isBatch(w.Key) {
+		b, err := store.DecodeBatch(w.Body)
+		if err != nil {
+			return nil, fmt.Errorf("body: %w", err)
+		}
+		r = newBatchRequest(w.Key, b)
+	} else {
+		object, err := store.DecodeReservation(w.Body)
+		if err != nil {
+			return nil, fmt.Errorf("body: %w", err)
+		}
+		if r, err = newRequest(w.Key, object); err != nil {
+			return nil, err
+		}
 	}
 	r.intent, r.write, r.untried = in, write, true
 	return r, nil

@@ -2,11 +2,10 @@ package reservation
 
 import (
 	"errors"
-	"strings"
+	"slices"
 
 	"github.com/hashicorp/go-hclog"
 
-	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 	"github.com/bourse-dev/bourse/cluster"
 	"github.com/bourse-dev/bourse/fsm"
 )
@@ -34,6 +33,9 @@ type Config struct {
 	// Observe is told of each settled outcome, on the goroutine of the term loop; it must not
 	// block. Nil: nobody is told.
 	Observe func(Outcome)
+
+	// chunkItems and dissolved are maxChunkItems and maxDissolved where they are 0; tests set less.
+	chunkItems, dissolved int
 }
 
 // New returns the room.
@@ -44,6 +46,12 @@ func New(cfg Config) cluster.Room {
 	if cfg.Observe == nil {
 		cfg.Observe = func(Outcome) {}
 	}
+	if cfg.chunkItems == 0 {
+		cfg.chunkItems = maxChunkItems
+	}
+	if cfg.dissolved == 0 {
+		cfg.dissolved = maxDissolved
+	}
 	return &room{cfg}
 }
 
@@ -52,8 +60,9 @@ type room struct{ cfg Config }
 // Name of the room.
 func (r *room) Name() string { return "reservation" }
 
-// Takes the intents that create a reservation or change its spec. Deletions and changes of
-// metadata alone need no decision: Apply releases what a deleted row holds.
+// Takes the intents that create a reservation or a batch or change its spec, and the deletions that
+// others end with: of a batch, and those of reservations that guard the ledger. Other deletions and
+// changes of metadata alone need no decision: Apply releases what a deleted row holds.
 func (r *room) Takes(in *cluster.Intent) bool {
 	return in.Txn != nil && deciding(in.Txn) >= 0
 }
@@ -63,7 +72,11 @@ func (r *room) Takes(in *cluster.Intent) bool {
 func deciding(txn *fsm.Txn) int {
 	for i := range txn.Writes {
 		w := &txn.Writes[i]
-		if w.Body == nil || w.Delete || !strings.HasPrefix(w.Key, broker.ReservationsPrefix) {
+		ours := isReservation(w.Key) || isBatch(w.Key)
+		switch {
+		case ours && w.Delete && (isBatch(w.Key) || guardsLedger(txn, w.Key)):
+			return i
+		case !ours || w.Delete || w.Body == nil:
 			continue
 		}
 		if w.SpecChanged || !guardedAsExisting(txn, w.Key) {
@@ -73,7 +86,7 @@ func deciding(txn *fsm.Txn) int {
 	return -1
 }
 
-var errSeveral = errors.New("writes: one reservation for each command")
+var errSeveral = errors.New("writes: one reservation or batch for each command")
 
 // soleDecision is deciding, of a command that may decide only one.
 func soleDecision(txn *fsm.Txn) (int, error) {
@@ -83,6 +96,10 @@ func soleDecision(txn *fsm.Txn) (int, error) {
 		return 0, errSeveral
 	}
 	return first, nil
+}
+
+func guardsLedger(txn *fsm.Txn, key string) bool {
+	return slices.ContainsFunc(txn.Guards, func(g fsm.Guard) bool { return g.Key == key && g.Part == fsm.PartLedger })
 }
 
 func guardedAsExisting(txn *fsm.Txn, key string) bool {

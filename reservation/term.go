@@ -13,7 +13,7 @@ import (
 )
 
 // term is the room's work during one leadership term. Every field can be rebuilt from the state
-// but fresh, whose intents are then asked again by the nodes that brought them.
+// but fresh and leaving, whose intents are then asked again by the nodes that brought them.
 type term struct {
 	cfg   Config
 	state *fsm.State
@@ -24,7 +24,11 @@ type term struct {
 	improved map[string]struct{} // accounts that became better since the waiters were looked at
 
 	waiting  queue
-	fresh    []*request // brought by intents, undecided
+	fresh    []*request            // brought by intents, undecided
+	leaving  []*request            // deletions with others that end too
+	open     map[string]*request   // batches that are being decided, by key
+	batches  map[string]struct{}   // those that are decided and go on, by key
+	stale    map[string]fsm.Millis // those whose items changed -> when to look
 	arrivals uint64
 
 	leases     deadlines
@@ -40,11 +44,15 @@ type term struct {
 
 // proposal is what a proposed command was for.
 type proposal struct {
-	key     string   // of the reservation, or of the event that is removed
+	key     string   // of the reservation or batch, or of the event that is removed
+	parts   []string // of the other reservations that it changes
 	request *request // that it decides; nil: another change
 	account string   // to look at again if it is refused
 	outcome Outcome  // once it is done
 	passed  bool     // as the intent stands: it can only be refused, or is done already
+	chunk   *chunk   // of a batch
+	leaving *request // the deletion that it is a step of
+	partial bool     // the intent is not done with it
 }
 
 func newTerm(cfg Config, state *fsm.State, now fsm.Millis) *term {
@@ -53,12 +61,17 @@ func newTerm(cfg Config, state *fsm.State, now fsm.Millis) *term {
 		view: newView(state), taken: map[string]struct{}{}, improved: map[string]struct{}{},
 		waiting: newQueue(), withdrawn: map[string]struct{}{},
 		short: newShortIndex(), events: newEventIndex(state, now),
+		open: map[string]*request{}, batches: map[string]struct{}{}, stale: map[string]fsm.Millis{},
 		proposed: map[*fsm.Txn]proposal{},
 		// Two terms may meet in one millisecond; counting on from the revision keeps names apart.
 		eventCount: uint64(state.Revision()),
 	}
 	for row := range state.Scan(broker.ReservationsPrefix) {
 		t.sync(row.Key, row)
+	}
+	for row := range state.Scan(broker.BatchesPrefix) {
+		t.syncBatch(row.Key, row)
+		t.markStale(row.Key)
 	}
 	for row := range state.Scan(broker.AdvertisementsPrefix) {
 		t.noteAccount(row.Key, row)
@@ -76,9 +89,11 @@ func (t *term) Step(in cluster.Input) cluster.Output {
 	t.absorb(in.Changes)
 	t.arrive(in.Intents)
 
+	t.removeLeaving()
 	t.endLeases()
 	t.endWithdrawn()
 	t.markShort()
+	t.refreshBatches()
 	t.decideAll()
 	t.removeEvents()
 	return cluster.Output{Propose: t.plan.items, Answers: t.plan.answers, Wake: t.wake()}
@@ -97,6 +112,12 @@ func (t *term) settle(settled []cluster.Settled) {
 		switch {
 		case s.Err != nil:
 			// Unknown: the term is about to end, and the next one reads the state.
+		case p.leaving != nil:
+			t.leavingSettled(&p, s)
+		case p.chunk != nil && s.Result.Refusal == nil:
+			t.chunkDone(&p, s)
+		case p.chunk != nil:
+			t.chunkRefused(&p, s)
 		case s.Result.Refusal == nil:
 			if p.outcome != "" {
 				t.cfg.Observe(p.outcome)
@@ -134,8 +155,12 @@ func (t *term) refused(p proposal, s *cluster.Settled) {
 	}
 	if s.Item.Intent == nil {
 		t.events.sync(p.key, t.state.Row(p.key), t.now)
-		if isReservation(p.key) {
+		switch {
+		case isReservation(p.key):
 			t.sync(p.key, t.state.Row(p.key))
+		case isBatch(p.key):
+			t.syncBatch(p.key, t.state.Row(p.key))
+			t.markStale(p.key)
 		}
 		return
 	}
@@ -176,6 +201,9 @@ func (t *term) absorb(changes []fsm.Change) {
 			t.noteAccount(key, c.After)
 		case isReservation(key):
 			t.sync(key, c.After)
+			t.noteItem(c)
+		case isBatch(key):
+			t.syncBatch(key, c.After)
 		case strings.HasPrefix(key, store.EventsPrefix):
 			t.events.sync(key, c.After, t.now)
 		}
@@ -239,6 +267,10 @@ func (t *term) arrive(intents []*cluster.Intent) {
 			t.invalid(in, err)
 			continue
 		}
+		if w := &in.Txn.Writes[write]; w.Delete {
+			t.leaving = append(t.leaving, &request{key: w.Key, intent: in, write: write})
+			continue
+		}
 		r, err := requestOf(in, write)
 		if err != nil {
 			t.invalid(in, err)
@@ -259,12 +291,14 @@ func (t *term) invalid(in *cluster.Intent, err error) {
 
 // wake is when to step again: at once where something was left, else at the next deadline.
 func (t *term) wake() fsm.Millis {
-	if t.plan.left || len(t.fresh) > 0 || len(t.withdrawn) > 0 || len(t.short.check) > 0 || len(t.events.doomed) > 0 {
+	if t.plan.left || len(t.fresh) > 0 || len(t.open) > 0 || len(t.leaving) > 0 || len(t.withdrawn) > 0 || len(t.short.check) > 0 || len(t.events.doomed) > 0 {
 		return t.now
 	}
 	next := t.leases.next()
-	if sweep := t.events.nextSweep(); next == 0 || sweep > 0 && sweep < next {
-		next = sweep
+	for _, at := range []fsm.Millis{t.events.nextSweep(), t.nextRefresh()} {
+		if next == 0 || at > 0 && at < next {
+			next = at
+		}
 	}
 	return next
 }
@@ -273,13 +307,27 @@ func (t *term) wake() fsm.Millis {
 func (t *term) propose(p proposal, txn *fsm.Txn) {
 	t.proposed[txn] = p
 	item := cluster.Item{Txn: txn}
-	if p.request != nil {
+	switch {
+	case p.leaving != nil:
+		item.Intent, item.Partial = p.leaving.intent, p.partial
+	case p.chunk != nil:
+		item.Intent, item.Partial = p.request.firstIntent(), !p.chunk.last
+	case p.request != nil:
 		item.Intent = p.request.intent
 	}
 	t.plan.add(item)
-	if !p.passed {
-		t.plan.keys[p.key] = struct{}{}
+	if p.passed {
+		return
 	}
+	t.plan.keys[p.key] = struct{}{}
+	for _, key := range p.parts {
+		t.plan.keys[key] = struct{}{}
+	}
+}
+
+// placer decides on what this Step has left of the view.
+func (t *term) placer() *placer {
+	return &placer{view: t.view, now: t.now, revision: t.state.Revision(), decision: &t.decision}
 }
 
 // removeEvents proposes the end of events that are too old or too many.

@@ -17,6 +17,9 @@ func describeGrant(amounts allocation.Amounts, clusterID string, expiresAt fsm.M
 	return describeAmounts(amounts) + " held on " + clusterID + describeEnd(expiresAt)
 }
 
+// describeLease of what is held longer than before.
+func describeLease(expiresAt fsm.Millis) string { return "held" + describeEnd(expiresAt) }
+
 func describeEnd(expiresAt fsm.Millis) string {
 	if expiresAt == 0 {
 		return " until deleted"

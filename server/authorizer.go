@@ -36,6 +36,8 @@ func (roles) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.D
 	case a.GetResource() == "reservations":
 		allowed, reason := r.mayReservations(a)
 		return decision(allowed), reason, nil
+	case a.GetResource() == "reservationbatches":
+		return decision(r.mayBatches(a)), "", nil
 	case a.GetResource() == "clusteradvertisements":
 		allowed, reason := r.mayAdvertisements(a)
 		return decision(allowed), reason, nil
@@ -137,6 +139,18 @@ func (r role) mayReservations(a authorizer.Attributes) (bool, string) {
 		return false, "deleting many needs --field-selector " + fieldRequesterID + "=<your cluster>"
 	}
 	return false, ""
+}
+
+// mayBatches: a requester has the batches of its own namespaces; their items are checked with the object.
+func (r role) mayBatches(a authorizer.Attributes) bool {
+	if a.GetSubresource() != "" || !r.namespaces[a.GetNamespace()] || len(r.requesters) == 0 {
+		return false
+	}
+	switch a.GetVerb() {
+	case "get", "list", "watch", "create", "update", "patch", "delete":
+		return true
+	}
+	return false
 }
 
 func (r role) mayAdvertisements(a authorizer.Attributes) (bool, string) {
@@ -252,7 +266,7 @@ func (roles) RulesFor(_ context.Context, u user.Info, namespace string) ([]autho
 	}
 	if len(r.requesters) > 0 && r.namespaces[namespace] {
 		rules = append(rules,
-			rule(broker.GroupName, []string{"get", "list", "watch", "create", "update", "patch", "delete"}, "reservations"),
+			rule(broker.GroupName, []string{"get", "list", "watch", "create", "update", "patch", "delete"}, "reservations", "reservationbatches"),
 			rule(broker.GroupName, []string{"get"}, "reservations/status", "reservations/explain"),
 			rule(broker.GroupName, []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}, "blueprints"),
 			rule(broker.GroupName, []string{"get"}, "blueprints/status", "slices/status"),

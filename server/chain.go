@@ -78,9 +78,15 @@ func (s *Server) withReadiness(next http.Handler) http.Handler {
 func (s *Server) withBodyLimit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		limit := int64(broker.MaxObjectBytes)
-		// A blueprint's status alone may be larger, and whoever writes a whole object sends it along.
-		if info, ok := request.RequestInfoFrom(r.Context()); ok && (info.Subresource == "facts" || info.Resource == "blueprints") {
-			limit = maxBodyBytes
+		if info, ok := request.RequestInfoFrom(r.Context()); ok {
+			switch {
+			case info.Subresource == "facts":
+				limit = maxBodyBytes
+			case info.Resource == "blueprints":
+				limit = maxBodyBytes // its status alone may be larger, and whoever writes a whole object sends it along
+			case info.Resource == "reservationbatches":
+				limit = broker.MaxBatchBytes
+			}
 		}
 		if r.ContentLength > limit {
 			s.fail(w, r, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("body: %d bytes, limit is %d", r.ContentLength, limit)))

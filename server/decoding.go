@@ -129,7 +129,8 @@ func (c clientFaults) UpdatedObject(ctx context.Context, old runtime.Object) (ru
 }
 
 var kindNames = map[string]string{
-	"reservations": "Reservation", "clusteradvertisements": "ClusterAdvertisement", "blueprints": "Blueprint", "slices": kindSlice,
+	"reservations": "Reservation", "reservationbatches": "ReservationBatch", "clusteradvertisements": "ClusterAdvertisement",
+	"blueprints": "Blueprint", "slices": kindSlice,
 }
 
 // eachItem in quantityLists stands for every item of a list.
@@ -137,10 +138,11 @@ const eachItem = "*"
 
 // quantityLists is where our kinds hold lists of quantities.
 var quantityLists = []string{
-	"spec.requestedResources", "spec.chunk",
+	"spec.requestedResources", "spec.chunk", "spec.split.minPiece",
 	"spec.resources.allocatable", "spec.resources.allocated", "spec.resources.reserved", "spec.resources.available",
 	"spec.largestFree", "spec.lending.keepBack",
 	"spec.slices." + eachItem + ".resources",
+	"spec.items." + eachItem + ".spec.requestedResources", "spec.items." + eachItem + ".spec.chunk",
 	"allocatable", "allocated", "largestFree",
 }
 

@@ -7,6 +7,8 @@ const (
 	// maxBodyBytes of any request: the largest, a report with 2,048 holds of about 200 bytes, is
 	// 400 KiB. Stored objects are bounded further by v1alpha1.MaxObjectBytes.
 	maxBodyBytes = 512 << 10
+	// maxBatchWarnings about the items of one batch: they are headers.
+	maxBatchWarnings = 8
 	// maxHeaderBytes: a list's selectors and a certificate-less request's headers are a few KiB.
 	maxHeaderBytes = 64 << 10
 

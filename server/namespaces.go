@@ -32,6 +32,7 @@ func (n namespaceREST) Delete(ctx context.Context, name string, validate rest.Va
 	// The registry would wait for spec.finalizers of Kubernetes' namespace controller; we have none.
 	state := n.server.cfg.DB.State()
 	for _, left := range []struct{ prefix, advice string }{
+		{broker.BatchesPrefix, "batches: delete them first"},
 		{broker.ReservationsPrefix, "reservations: delete them first"},
 		{broker.BlueprintsPrefix, "blueprints: delete them first"},
 		{broker.SlicesPrefix, "slices of deleted blueprints: their clusters are unloading them, or are not back yet"},

@@ -30,6 +30,8 @@ func (ownership) Validate(_ context.Context, a admission.Attributes, _ admission
 	switch a.GetResource().GroupResource() {
 	case broker.Resource("reservations"):
 		err = r.ownsReservation(a)
+	case broker.Resource("reservationbatches"):
+		err = r.ownsBatch(a)
 	case broker.Resource("clusteradvertisements"):
 		err = r.ownsAdvertisement(a)
 	case broker.Resource("slices"):
@@ -58,6 +60,22 @@ func (r role) ownsReservation(a admission.Attributes) error {
 		}
 		if !r.requesters[v.Spec.RequesterID] {
 			return fmt.Errorf("spec.requesterID is %q: you may only act for %s", v.Spec.RequesterID, listed(r.requesters))
+		}
+	}
+	return nil
+}
+
+// ownsBatch: every item is one that the requester could ask for itself.
+func (r role) ownsBatch(a admission.Attributes) error {
+	for _, obj := range []runtime.Object{a.GetObject(), a.GetOldObject()} {
+		b, ok := obj.(*broker.ReservationBatch)
+		if !ok || b == nil {
+			continue
+		}
+		for i := range b.Spec.Items {
+			if id := b.Spec.Items[i].Spec.RequesterID; !r.requesters[id] {
+				return fmt.Errorf("spec.items[%d].spec.requesterID is %q: you may only act for %s", i, id, listed(r.requesters))
+			}
 		}
 	}
 	return nil

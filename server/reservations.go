@@ -115,7 +115,7 @@ func (reservationStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Ob
 }
 
 func (s reservationStrategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
-	return s.unknownClusters(&obj.(*broker.Reservation).Spec)
+	return s.server.unknownClusters(&obj.(*broker.Reservation).Spec)
 }
 
 func (s reservationStrategy) WarningsOnUpdate(_ context.Context, obj, old runtime.Object) []string {
@@ -123,12 +123,12 @@ func (s reservationStrategy) WarningsOnUpdate(_ context.Context, obj, old runtim
 	if spec.RequesterID == before.RequesterID && spec.TargetClusterID == before.TargetClusterID {
 		return nil
 	}
-	return s.unknownClusters(&spec)
+	return s.server.unknownClusters(&spec)
 }
 
 // unknownClusters: a requester need not advertise anything, so it is a warning and not a fault.
-func (s reservationStrategy) unknownClusters(spec *broker.ReservationSpec) []string {
-	state := s.server.cfg.DB.State()
+func (s *Server) unknownClusters(spec *broker.ReservationSpec) []string {
+	state := s.cfg.DB.State()
 	var warnings []string
 	if state.Row(broker.AdvertisementKey(spec.RequesterID)) == nil {
 		warnings = append(warnings, fmt.Sprintf("spec.requesterID: no cluster %q advertises here; its agent won't be told until it joins", spec.RequesterID))

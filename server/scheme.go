@@ -67,6 +67,7 @@ func addFieldLabels(scheme *runtime.Scheme) {
 		}))
 	}
 	selectable(broker.SchemeGroupVersion.WithKind("Reservation"), fieldRequesterID, fieldTargetClusterID, fieldPhase)
+	selectable(broker.SchemeGroupVersion.WithKind("ReservationBatch"), fieldPhase)
 	selectable(broker.SchemeGroupVersion.WithKind("ClusterAdvertisement"), fieldClusterID, fieldPhase)
 	selectable(broker.SchemeGroupVersion.WithKind("Blueprint"), fieldPhase)
 	selectable(broker.SchemeGroupVersion.WithKind("Slice"), fieldClusterID, fieldBlueprint)

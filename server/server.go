@@ -97,6 +97,10 @@ func (s *Server) installGroups() error {
 	if err != nil {
 		return err
 	}
+	batches, err := newBatches(s, options(store.BatchKind(), ours))
+	if err != nil {
+		return err
+	}
 	advertisements, err := newAdvertisements(s, options(store.AdvertisementKind(), ours))
 	if err != nil {
 		return err
@@ -121,7 +125,7 @@ func (s *Server) installGroups() error {
 	if err := s.api.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, legacy); err != nil {
 		return err
 	}
-	market := s.group(broker.GroupName, broker.SchemeGroupVersion.Version, reservations, advertisements, blueprints, slices)
+	market := s.group(broker.GroupName, broker.SchemeGroupVersion.Version, reservations, batches, advertisements, blueprints, slices)
 	market.NegotiatedSerializer = explainingCodecs{withoutProtobuf{market.NegotiatedSerializer}}
 	return s.api.InstallAPIGroups(market,
 		s.group(authenticationv1.GroupName, authenticationv1.SchemeGroupVersion.Version, newAuthenticationReviews()),

@@ -156,6 +156,16 @@ var sliceTable = columns{
 
 func count(n int32) string { return strconv.Itoa(int(n)) }
 
+var batchTable = columns{
+	nameColumn,
+	{name: "Items", about: "Asked for.", cell: of(func(b *broker.ReservationBatch) string { return fmt.Sprint(b.Status.Counts.Items) })},
+	{name: "Reserved", about: "That hold capacity.", cell: of(func(b *broker.ReservationBatch) string { return fmt.Sprint(b.Status.Counts.Reserved) })},
+	{name: "Atomic", about: "All or nothing.", cell: of(func(b *broker.ReservationBatch) string { return fmt.Sprint(b.Spec.Atomic) })},
+	{name: "Phase", about: "Pending, Reserved, Partial, Released or Failed.", cell: of(func(b *broker.ReservationBatch) string { return string(b.Status.Phase) })},
+	{name: "Message", about: "What became of the items.", cell: of(func(b *broker.ReservationBatch) string { return b.Status.Message })},
+	ageColumn,
+}
+
 var advertisementTable = columns{
 	nameColumn,
 	{name: "Cluster", about: "The member cluster.", cell: of(func(a *broker.ClusterAdvertisement) string { return a.Spec.ClusterID })},

@@ -1,0 +1,338 @@
+package reservation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
+	"github.com/bourse-dev/bourse/cluster"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// openBatch is a ReservationBatch that is being decided: whole where it is atomic, else in chunks,
+// the next of which has its turn as a request of its items' priority.
+type openBatch struct {
+	object  *broker.ReservationBatch // shared, never written
+	results []broker.BatchResult     // of all items, in their order; undecided ones have no phase
+	order   []int                    // the undecided items, in the order of service
+	// waiting are the creations that are answered once all is decided.
+	waiting []*cluster.Intent
+}
+
+func isBatch(key string) bool { return strings.HasPrefix(key, broker.BatchesPrefix) }
+
+// newBatchRequest is a batch of which nothing is decided.
+func newBatchRequest(key string, object *broker.ReservationBatch) *request {
+	r := &request{key: key, batch: &openBatch{object: object}, untried: true}
+	results := make([]broker.BatchResult, len(object.Spec.Items))
+	for i := range results {
+		results[i].Name = object.Spec.Items[i].Name
+	}
+	r.setResults(results)
+	return r
+}
+
+// setResults says which items are decided. The request has the priority of the next one.
+func (r *request) setResults(results []broker.BatchResult) {
+	b := r.batch
+	b.results, b.order = results, b.order[:0]
+	for i := range results {
+		if results[i].Phase == "" {
+			b.order = append(b.order, i)
+		}
+	}
+	if r.priority = b.object.Spec.Priority; b.object.Spec.Atomic || len(b.order) == 0 {
+		return
+	}
+	items := b.object.Spec.Items
+	slices.SortStableFunc(b.order, func(x, y int) int {
+		return int(items[y].Spec.Priority) - int(items[x].Spec.Priority)
+	})
+	r.priority = items[b.order[0]].Spec.Priority
+}
+
+// itemKey is the row key of the reservation of an item.
+func itemKey(b *broker.ReservationBatch, i int) string {
+	return broker.ReservationKey(b.Namespace, broker.ItemReservationName(b.Name, b.Spec.Items[i].Name))
+}
+
+// itemRequest is the reservation of an item, to be decided.
+func itemRequest(b *broker.ReservationBatch, i int) (*request, error) {
+	item := &b.Spec.Items[i]
+	object := &broker.Reservation{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: b.Namespace, Name: broker.ItemReservationName(b.Name, item.Name), Generation: 1,
+			UID:               partUID(b, item.Name),
+			CreationTimestamp: b.CreationTimestamp,
+			Labels:            map[string]string{broker.LabelBatch: b.Name},
+			OwnerReferences:   ownedBy(broker.KindReservationBatch, b),
+		},
+		Spec: item.Spec,
+	}
+	if b.Spec.Atomic {
+		object.Spec.Duration, object.Spec.Priority = b.Spec.Duration, b.Spec.Priority
+		object.Spec.TTLSecondsAfterFinished = b.Spec.TTLSecondsAfterFinished
+	}
+	object.Status.PartOf = &broker.PartOf{
+		Kind: broker.KindReservationBatch, Name: b.Name, UID: b.UID, Bound: b.Spec.Atomic,
+	}
+	r, err := newRequest(itemKey(b, i), object)
+	if err != nil {
+		return nil, fmt.Errorf("spec.items[%d].%w", i, err)
+	}
+	return r, nil
+}
+
+// resultOf an item that was placed.
+func resultOf(name string, p *placed) broker.BatchResult {
+	result := broker.BatchResult{Name: name, Phase: store.PhaseText(p.ledger.Phase), TargetClusterID: p.ledger.Target}
+	if p.move == nil {
+		result.Message = p.short
+	}
+	return result
+}
+
+// batchLedger is the ledger of a batch with these results; old is nil at creation.
+func batchLedger(spec *broker.ReservationBatchSpec, results []broker.BatchResult, now fsm.Millis, old *fsm.Ledger) *fsm.Ledger {
+	ledger := &fsm.Ledger{}
+	if old != nil {
+		*ledger = *old
+	}
+	counts := store.CountBatch(results)
+	phase := store.PhaseOfBatch(counts)
+	ledger.Reason, ledger.Message = string(phase), describeBatch(&counts, results)
+	switch {
+	case counts.Pending+counts.Reserved+counts.Released+counts.Failed < counts.Items:
+		ledger.Phase = store.PhasePending
+		return ledger
+	case phase == broker.BatchReleased:
+		ledger.Phase = store.PhaseReleased
+	case phase == broker.BatchFailed:
+		ledger.Phase = store.PhaseFailed
+	default:
+		ledger.Phase = store.PhaseReserved
+		return ledger
+	}
+	ledger.Ended, ledger.EndedAt = true, now
+	ledger.WaitUntil = now + fsm.Millis(spec.Retention()/time.Millisecond)
+	return ledger
+}
+
+// describeBatch as "3/3 Reserved", "0/3: tokyo lacks nvidia.com/gpu" or
+// "1/3 Reserved, 1 Pending, 1 Failed: tokyo lacks nvidia.com/gpu".
+func describeBatch(c *broker.BatchCounts, results []broker.BatchResult) string {
+	why := ""
+	for i := range results {
+		if results[i].Phase == broker.ReservationFailed && results[i].Message != "" {
+			why = ": " + results[i].Message
+			break
+		}
+	}
+	if c.Failed == c.Items {
+		return fmt.Sprintf("0/%d%s", c.Items, why)
+	}
+	text := fmt.Sprintf("%d/%d Reserved", c.Reserved, c.Items)
+	for _, part := range []struct {
+		n    int32
+		word string
+	}{
+		{c.Items - c.Pending - c.Reserved - c.Released - c.Failed, "undecided"},
+		{c.Pending, "Pending"},
+		{c.Released, "Released"},
+		{c.Failed, "Failed"},
+	} {
+		if part.n > 0 {
+			text += fmt.Sprintf(", %d %s", part.n, part.word)
+		}
+	}
+	if c.Failed > 0 {
+		text += why
+	}
+	return text
+}
+
+// batchEvent tells of a batch that was decided.
+func (t *term) batchEvent(r *request, ledger *fsm.Ledger, results []broker.BatchResult) fsm.Write {
+	kind := "Normal"
+	if store.CountBatch(results).Failed > 0 {
+		kind = "Warning"
+	}
+	return t.eventWrite(r.key, r.batch.object, kind, ledger.Reason, ledger.Message)
+}
+
+// decideBatch gives a batch its turn. It returns how many decisions that took.
+func (t *term) decideBatch(r *request, most int) int {
+	switch {
+	case r.intent == nil && r.batch.object.Spec.Atomic: // stored undecided: a planner passed it on
+		return t.decideAtomic(r)
+	case r.intent == nil:
+		return t.decideChunk(r, most)
+	case r.row != nil && t.rejoin(r):
+	case t.settledBefore(r):
+		t.passOn(r)
+	case r.row != nil:
+		t.extendBatch(r)
+	case r.batch.object.Spec.Atomic:
+		return t.decideAtomic(r)
+	default:
+		return t.decideChunk(r, most)
+	}
+	return 0
+}
+
+func creates(txn *fsm.Txn, key string) bool {
+	return slices.Contains(txn.Guards, fsm.GuardAbsent(key))
+}
+
+// rejoin answers the creation of a batch that is there already with the same spec: the name is the
+// idempotency key. The answer comes once that one is decided. False: it is another request.
+func (t *term) rejoin(r *request) bool {
+	stored := store.BatchOf(r.row)
+	if stored == nil || !creates(r.intent.Txn, r.key) || stored.DeletionTimestamp != nil || isLeaving(r.row) ||
+		!equality.Semantic.DeepEqual(stored.Spec, r.batch.object.Spec) {
+		return false
+	}
+	if open := t.open[r.key]; open != nil {
+		open.batch.waiting = append(open.batch.waiting, r.intent)
+	} else {
+		t.plan.answer(r.intent, fsm.Result{Revision: t.state.Revision()})
+	}
+	return true
+}
+
+// takenName is the first item whose reservation's name is not free; busy: this Step changes it.
+func (t *term) takenName(b *broker.ReservationBatch) (key string, busy bool) {
+	for i := range b.Spec.Items {
+		key := itemKey(b, i)
+		if t.plan.busy(key) {
+			return key, true
+		}
+		if t.state.Row(key) != nil {
+			return key, false
+		}
+	}
+	return "", false
+}
+
+// decideAtomic stores the batch with all its reservations, or with none and why.
+func (t *term) decideAtomic(r *request) int {
+	b := r.batch
+	items := make([]*request, len(b.object.Spec.Items))
+	for i := range items {
+		var err error
+		if items[i], err = itemRequest(b.object, i); err != nil {
+			t.refuseWhole(r, &fsm.Refusal{Kind: fsm.RefusedInvalid, Key: err.Error()})
+			return 0
+		}
+	}
+	switch taken, busy := t.takenName(b.object); {
+	case busy && r.intent == nil:
+		t.plan.left = true
+		return 0
+	case busy:
+		t.fresh = append(t.fresh, r)
+		return 0
+	case taken != "":
+		t.refuseWhole(r, &fsm.Refusal{Kind: fsm.RefusedExists, Key: taken, Revision: t.state.Row(taken).Revision()})
+		return 0
+	}
+	all, ok := t.placer().placeWhole(items)
+	results := wholeResults(&b.object.Spec, all, ok)
+	txn, ledger := t.wholeTxn(r, all, ok, results)
+	if n := txnBytes(txn); n > fsm.MaxTxnBytes {
+		t.placer().giveBack(all)
+		t.refuseWhole(r, t.tooLarge(r, n))
+		return len(items)
+	}
+	p := proposal{key: r.key, request: r, outcome: OutcomeFailed}
+	if ok {
+		p.outcome = OutcomeGranted
+		for i := range all {
+			p.parts = append(p.parts, all[i].request.key)
+			t.taken[all[i].move.Account] = struct{}{}
+		}
+	}
+	txn.Writes = append(txn.Writes, t.batchEvent(r, ledger, results))
+	t.propose(p, txn)
+	return len(items)
+}
+
+// wholeTxn is an atomic batch as one command.
+func (t *term) wholeTxn(r *request, all []placed, ok bool, results []broker.BatchResult) (*fsm.Txn, *fsm.Ledger) {
+	ledger := batchLedger(&r.batch.object.Spec, results, t.now, nil)
+	txn := t.chunkTxn(r)
+	if ok {
+		ledger.GrantedAt, ledger.ExpiresAt = t.now, all[0].ledger.ExpiresAt
+		for i := range all {
+			addPart(txn, &all[i])
+		}
+	}
+	txn.Writes[r.write].Ledger, txn.Writes[r.write].Facts = ledger, store.EncodeBatchResults(results)
+	return txn, ledger
+}
+
+// wholeResults: an item that would have fitted says so, and is not held.
+func wholeResults(spec *broker.ReservationBatchSpec, all []placed, ok bool) []broker.BatchResult {
+	results := make([]broker.BatchResult, len(all))
+	for i := range all {
+		results[i] = resultOf(spec.Items[i].Name, &all[i])
+		if !ok {
+			results[i].Phase, results[i].TargetClusterID = broker.ReservationFailed, ""
+		}
+	}
+	return results
+}
+
+// addPart creates the reservation of a part.
+func addPart(txn *fsm.Txn, p *placed) {
+	body, err := store.ReservationBody(p.request.object)
+	if err != nil {
+		panic("reservation: a part can't be encoded: " + err.Error()) // it was decoded from JSON
+	}
+	txn.Guards = append(txn.Guards, fsm.GuardAbsent(p.request.key))
+	txn.Writes = append(txn.Writes, fsm.Write{Key: p.request.key, Body: body, SpecChanged: true, Ledger: p.ledger})
+	if p.move != nil {
+		txn.Moves = append(txn.Moves, *p.move)
+	}
+}
+
+// txnBytes is what the command takes in an entry. Encoding is asked only where the estimate is not
+// far below the limit.
+func txnBytes(txn *fsm.Txn) int {
+	if n := itemBytes(txn); n < fsm.MaxTxnBytes/2 {
+		return n
+	}
+	encoded, err := fsm.EncodeTxn(txn)
+	if err != nil {
+		return max(itemBytes(txn), fsm.MaxTxnBytes+1)
+	}
+	return len(encoded)
+}
+
+func (t *term) tooLarge(r *request, bytes int) *fsm.Refusal {
+	refusal := &fsm.Refusal{Kind: fsm.RefusedInvalid, Key: r.key, Revision: t.state.Revision()}
+	refusal.Lack.Resource, refusal.Lack.Requested, refusal.Lack.Available = store.LackBytes, int64(bytes), fsm.MaxTxnBytes
+	return refusal
+}
+
+// refuseWhole answers who asks; a batch that is stored already has failed.
+func (t *term) refuseWhole(r *request, refusal *fsm.Refusal) {
+	if r.intent != nil {
+		t.plan.answer(r.intent, fsm.Result{Revision: t.state.Revision(), Refusal: refusal})
+		return
+	}
+	results := slices.Clone(r.batch.results)
+	for i := range results {
+		results[i].Phase, results[i].Message = broker.ReservationFailed, clip(refusal.String())
+	}
+	txn := t.chunkTxn(r)
+	txn.Writes[r.write].Facts = store.EncodeBatchResults(results)
+	txn.Writes[r.write].Ledger = batchLedger(&r.batch.object.Spec, results, t.now, nil)
+	t.propose(proposal{key: r.key, outcome: OutcomeFailed}, txn)
+}

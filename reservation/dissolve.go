@@ -1,0 +1,133 @@
+package reservation
+
+import (
+	"slices"
+
+	"github.com/bourse-dev/bourse/cluster"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// isLeaving: a part of it is gone already.
+func isLeaving(row *fsm.Row) bool {
+	return row.Ledger != nil && row.Ledger.Ended && row.Ledger.Reason == reasonDeleted
+}
+
+// removeLeaving deletes what intents ask for, with everything that it is made of.
+func (t *term) removeLeaving() {
+	rest := t.leaving
+	t.leaving = nil
+	for _, r := range rest {
+		row := t.state.Row(r.key)
+		switch {
+		case row == nil && r.begun:
+			t.plan.answer(r.intent, fsm.Result{Revision: t.state.Revision()})
+		case !r.begun && t.settledBefore(r):
+			t.passOn(r)
+		case t.plan.endingsFull() || t.busyGroup(t.groupUnder(row)):
+			t.leaving = append(t.leaving, r)
+			t.plan.left = true
+		default:
+			t.dissolve(row, r)
+		}
+	}
+}
+
+// dissolve deletes a row with its parts: in one command where that is enough, else the next ones, and
+// the row itself comes last. Until then it says that it is being deleted, so that whoever leads goes
+// on. A part with finalizers is a promise that somebody is told first: it ends now, and goes later.
+// r is nil where nobody asks: the row was kept long enough.
+func (t *term) dissolve(row *fsm.Row, r *request) {
+	g, bound := t.groupUnder(row), t.groupOf(row) != nil // bound ones go in one command: 128 parts fit
+	txn, more := &fsm.Txn{}, false
+	p := proposal{key: row.Key, outcome: OutcomeRemoved, leaving: r}
+	for _, part := range g.parts {
+		finalizers := len(store.ReservationOf(part).Finalizers) > 0
+		if finalizers && phaseOf(part) >= store.PhaseReleased {
+			continue
+		}
+		if more = !bound && (len(p.parts) == t.cfg.dissolved || len(p.parts) > 0 && itemBytes(txn) > maxEntryBytes); more {
+			break
+		}
+		p.parts = append(p.parts, part.Key)
+		txn.Guards = append(txn.Guards, fsm.GuardRow(part))
+		if finalizers {
+			txn.Writes = append(txn.Writes, t.endedPart(part))
+		} else {
+			txn.Writes = append(txn.Writes, fsm.Write{Key: part.Key, Delete: true})
+			t.events.doomOwner(part.Key)
+		}
+		if part.Ledger != nil {
+			for _, held := range part.Ledger.Holds {
+				t.free(held.Account, part.Key)
+			}
+		}
+	}
+	t.closeDissolve(txn, row, r, more)
+	p.partial = more
+	t.propose(p, txn)
+	t.plan.endings++
+	if r != nil {
+		t.leaving = append(t.leaving, r)
+	}
+}
+
+// closeDissolve deletes the row, or says that it is being deleted.
+func (t *term) closeDissolve(txn *fsm.Txn, row *fsm.Row, r *request, more bool) {
+	switch {
+	case more:
+		ledger := fsm.Ledger{}
+		if row.Ledger != nil {
+			ledger = *row.Ledger
+		}
+		ledger.Phase, ledger.Ended, ledger.EndedAt, ledger.WaitUntil = store.PhaseReleased, true, t.now, t.now
+		ledger.Reason, ledger.Message = reasonDeleted, "being deleted"
+		txn.Guards = append(txn.Guards, fsm.GuardLedger(row))
+		txn.Writes = append(txn.Writes, fsm.Write{Key: row.Key, Ledger: &ledger})
+	case r == nil || r.begun:
+		txn.Guards = append(txn.Guards, fsm.GuardLedger(row), fsm.GuardBody(row))
+		txn.Writes = append(txn.Writes, fsm.Write{Key: row.Key, Delete: true})
+		t.events.doomOwner(row.Key)
+	default:
+		txn.Guards = append(txn.Guards, r.intent.Txn.Guards...)
+		txn.Guards = append(txn.Guards, fsm.GuardLedger(row))
+		txn.Writes = append(txn.Writes, r.intent.Txn.Writes...)
+	}
+	if r != nil && !more {
+		txn.ID = r.id()
+	}
+}
+
+// endedPart ends a part that can't be deleted yet.
+func (t *term) endedPart(part *fsm.Row) fsm.Write {
+	const message = "what it was a part of was deleted"
+	if phaseOf(part) == store.PhaseReserved {
+		return t.ended(part, reasonDeleted, message)
+	}
+	ledger := fsm.Ledger{}
+	if part.Ledger != nil {
+		ledger = *part.Ledger
+	}
+	ledger.Phase, ledger.Ended, ledger.EndedAt = store.PhaseFailed, true, t.now
+	ledger.Reason, ledger.Message = reasonDeleted, message
+	ledger.WaitUntil = keepUntil(&store.ReservationOf(part).Spec, t.now)
+	return fsm.Write{Key: part.Key, Ledger: &ledger}
+}
+
+// leavingSettled says what became of a step of a deletion.
+func (t *term) leavingSettled(p *proposal, s *cluster.Settled) {
+	r := p.leaving
+	at := slices.Index(t.leaving, r)
+	switch {
+	case at < 0:
+		return
+	case s.Result.Refusal == nil && p.partial:
+		r.begun = true
+		return
+	case s.Result.Refusal != nil && (r.begun || t.state.GuardsHold(r.intent.Txn.Guards)) && r.refusals < maxRefusals:
+		r.refusals++ // a part was not as it was: look again
+		return
+	}
+	t.plan.answer(r.intent, s.Result)
+	t.leaving = slices.Delete(t.leaving, at, at+1)
+}

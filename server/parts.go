@@ -1,0 +1,59 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
+)
+
+// The bound parts of a batch or split reservation are ended and extended with the whole. They are
+// asked with the object as it is stored, under the guard of the write, so no race gets past them.
+
+func boundPart(obj runtime.Object, what, instead string) error {
+	r, ok := obj.(*broker.Reservation)
+	if !ok || r.Status.PartOf == nil || !r.Status.PartOf.Bound {
+		return nil
+	}
+	return apierrors.NewConflict(broker.Resource("reservations"), r.Name, fmt.Errorf(
+		"it is a part of the %s %q and can't be %s alone: %s that instead",
+		r.Status.PartOf.Kind, r.Status.PartOf.Name, what, instead))
+}
+
+// Delete refuses a bound part that still holds something.
+func (r reservationREST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	return r.Store.Delete(ctx, name, func(ctx context.Context, obj runtime.Object) error {
+		if v, ok := obj.(*broker.Reservation); ok && v.Status.Phase == broker.ReservationReserved {
+			if err := boundPart(obj, "deleted", "delete"); err != nil {
+				return err
+			}
+		}
+		if validate == nil {
+			return nil
+		}
+		return validate(ctx, obj)
+	}, options)
+}
+
+// Update refuses another spec of a bound part.
+func (r reservationREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo,
+	create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
+	return r.objectStore.Update(ctx, name, info, create, func(ctx context.Context, obj, old runtime.Object) error {
+		if !equality.Semantic.DeepEqual(obj.(*broker.Reservation).Spec, old.(*broker.Reservation).Spec) {
+			if err := boundPart(old, "extended", "extend"); err != nil {
+				return err
+			}
+		}
+		if update == nil {
+			return nil
+		}
+		return update(ctx, obj, old)
+	}, forceAllowCreate, options)
+}
