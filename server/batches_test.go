@@ -119,3 +119,169 @@ func TestAPartOfAnAtomicBatchIsNotEndedAlone(t *testing.T) {
 	require.Equal(t, broker.BatchReleased, ended.Status.Phase)
 	require.Contains(t, ended.Status.Message, "0/2 Reserved, 2 Released")
 }
+
+func TestABatchSaysOfEachItemWhatBecameOfItAndItsNameMakesItIdempotent(t *testing.T) {
+	t.Parallel()
+	x := start(t)
+	x.advertise("berlin", 8)
+	c := x.client(server.GroupRequester + "rome")
+	c.must(http.StatusCreated, "POST", rome, reservationBody("jobs-b", "rome", ""))
+	body := batchBody("jobs", "a=2 b=1 c=4 d=1@oslo", "")
+	first := c.must(http.StatusCreated, "POST", romeBatches, body)
+	b := first.batch(t)
+	require.Equal(t, broker.BatchPartial, b.Status.Phase)
+	require.Equal(t, broker.BatchCounts{Items: 4, Reserved: 1, Failed: 3}, b.Status.Counts)
+	require.Equal(t, "the name jobs-b is taken by another reservation", b.Status.Results[1].Message)
+	require.Equal(t, "berlin lacks cpu", b.Status.Results[2].Message)
+	require.NotEmpty(t, first.header.Values("Warning"), "nobody advertises oslo")
+
+	revision := x.DB.State().Revision()
+	again := c.must(http.StatusCreated, "POST", romeBatches, body).batch(t)
+	require.Equal(t, b.UID, again.UID)
+	require.Equal(t, b.Status.Results, again.Status.Results)
+	require.Equal(t, revision, x.DB.State().Revision(), "nothing was written twice")
+	c.must(http.StatusConflict, "POST", romeBatches, batchBody("jobs", "a=1", ""))
+	x.client(admin...).must(http.StatusConflict, "DELETE", "/api/v1/namespaces/rome", "")
+
+	// Its items are reservations as others are.
+	require.Equal(t, "jobs", c.must(http.StatusOK, "GET", rome+"?labelSelector="+broker.LabelBatch+"%3Djobs", "").list(t)[0].Labels[broker.LabelBatch])
+	c.must(http.StatusOK, "DELETE", rome+"/jobs-a", "")
+	x.Advance(2 * time.Second)
+	b = c.must(http.StatusOK, "GET", romeBatches+"/jobs", "").batch(t)
+	require.Equal(t, broker.BatchReleased, b.Status.Phase)
+	table := c.must(http.StatusOK, "GET", romeBatches+"?fieldSelector=status.phase%3DReleased", "", "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+	require.Contains(t, table.body, `"Released"`)
+	require.Contains(t, table.body, "0/4 Reserved, 1 Released, 3 Failed")
+	c.must(http.StatusOK, "DELETE", romeBatches+"/jobs", "")
+	c.must(http.StatusOK, "GET", rome+"/jobs-b", "")
+	c.must(http.StatusNotFound, "GET", rome+"/jobs-c", "")
+}
+
+func (a answer) list(t *testing.T) []broker.Reservation {
+	t.Helper()
+	l := &broker.ReservationList{}
+	require.NoError(t, json.Unmarshal([]byte(a.body), l), a.body)
+	require.NotEmpty(t, l.Items)
+	return l.Items
+}
+
+func TestWhoMayDoWhatWithBatches(t *testing.T) {
+	t.Parallel()
+	x := start(t)
+	x.advertise("berlin", 8)
+	c := x.client(server.GroupRequester + "rome")
+	c.must(http.StatusCreated, "POST", romeBatches, batchBody("mine", "a=1", `"atomic":true`))
+	foreign := strings.Replace(batchBody("theirs", "a=1 b=1", ""), `"requesterID":"rome"`, `"requesterID":"paris"`, 1)
+	require.Contains(t, c.must(http.StatusForbidden, "POST", romeBatches, foreign).body, `spec.items[0].spec.requesterID is \"paris\"`)
+	c.must(http.StatusForbidden, "POST", strings.Replace(romeBatches, "/rome/", "/paris/", 1), batchBody("b", "a=1", ""))
+	c.must(http.StatusOK, "GET", romeBatches, "")
+	agent, viewer, stranger := x.client(server.GroupAgent+"berlin"), x.client(server.GroupViewer), x.client(server.GroupRequester+"paris")
+	agent.must(http.StatusForbidden, "GET", romeBatches+"/mine", "")
+	viewer.must(http.StatusOK, "GET", romeBatches+"/mine", "")
+	viewer.must(http.StatusForbidden, "DELETE", romeBatches+"/mine", "")
+	stranger.must(http.StatusForbidden, "GET", romeBatches, "")
+	stranger.must(http.StatusForbidden, "DELETE", romeBatches+"/mine", "")
+
+	// Both agents see the items as they see every reservation.
+	seen := agent.must(http.StatusOK, "GET", rome+"/mine-a", "").reservation(t)
+	require.Nil(t, seen.Status.Decision)
+	require.NotNil(t, seen.Status.PartOf)
+}
+
+func TestASplitReservationIsOneThingToItsUser(t *testing.T) {
+	t.Parallel()
+	x := start(t)
+	x.advertise("berlin", 8)
+	x.advertise("paris", 8)
+	c := x.client(server.GroupRequester + "rome")
+	body := func(name string) string {
+		return strings.Replace(reservationBody(name, "rome", `"duration":"1h","split":{"maxPieces":3,"minPiece":{"cpu":"1"}}`), `"cpu":"4"`, `"cpu":"12"`, 1)
+	}
+	dry := c.must(http.StatusCreated, "POST", rome+"?"+dryRun, body("whole")).reservation(t)
+	c.must(http.StatusNotFound, "GET", rome+"/whole-1", "")
+	real := c.must(http.StatusCreated, "PATCH", rome+"/whole"+applied, body("whole"), "Content-Type", applyTyp).reservation(t)
+	for _, r := range []*broker.Reservation{dry, real} {
+		require.Equal(t, broker.ReservationReserved, r.Status.Phase)
+		require.Len(t, r.Status.Pieces, 2)
+		require.Contains(t, r.Status.Message, "held in 2 pieces on berlin, paris until")
+	}
+	piece := c.must(http.StatusOK, "GET", rome+"/whole-2", "").reservation(t)
+	require.Equal(t, "paris", piece.Status.TargetClusterID)
+	require.Equal(t, real.UID, piece.OwnerReferences[0].UID)
+	require.Contains(t, c.must(http.StatusConflict, "DELETE", rome+"/whole-2", "").body, `part of the Reservation \"whole\"`)
+	c.must(http.StatusConflict, "PATCH", rome+"/whole-2", `{"spec":{"duration":"3h"}}`, "Content-Type", mergeTyp)
+
+	c.must(http.StatusOK, "PATCH", rome+"/whole", `{"metadata":{"labels":{"x":"y"}}}`, "Content-Type", mergeTyp)
+	longer := c.must(http.StatusOK, "PATCH", rome+"/whole", `{"spec":{"duration":"3h"}}`, "Content-Type", mergeTyp).reservation(t)
+	require.Len(t, longer.Status.Pieces, 2, "kept by the writes of users")
+	piece = c.must(http.StatusOK, "GET", rome+"/whole-2", "").reservation(t)
+	require.True(t, piece.Status.ExpiresAt.Equal(longer.Status.ExpiresAt))
+	c.must(http.StatusOK, "DELETE", rome+"/whole", "")
+	c.must(http.StatusNotFound, "GET", rome+"/whole-1", "")
+	berlin := x.stored("berlin").Spec.Resources.Available["cpu"]
+	require.Equal(t, "8", berlin.String())
+}
+
+func TestBadBatchesAreRefusedByFieldAndValueAndChangeNothing(t *testing.T) {
+	t.Parallel()
+	x := start(t)
+	x.advertise("berlin", 32)
+	c := x.client(admin...)
+	c.must(http.StatusCreated, "POST", romeBatches, batchBody("held", "a=1 b=1", `"atomic":true,"duration":"2h"`))
+	with := func(spec string) string {
+		return strings.Replace(batchBody("bad", "a=1", `"atomic":true`), `"cpu":"1"}`, `"cpu":"1"},`+spec, 1)
+	}
+	many := make([]string, broker.MaxBatchItems+1)
+	for i := range many {
+		many[i] = fmt.Sprintf("i%d=1", i)
+	}
+	split := func(spec string) string { return reservationBody("bad", "rome", spec) }
+	cases := map[string]struct {
+		method, path, body string
+		code               int
+		says               []string
+	}{
+		"no items":             {"POST", romeBatches, batchBody("bad", "", ""), 422, []string{"spec.items"}},
+		"too many":             {"POST", romeBatches, batchBody("bad", strings.Join(many, " "), ""), 422, []string{"spec.items", "1001", "1000"}},
+		"too many, atomic":     {"POST", romeBatches, batchBody("bad", strings.Join(many[:129], " "), `"atomic":true`), 422, []string{"spec.items", "129", "128"}},
+		"duration of an item":  {"POST", romeBatches, with(`"duration":"2h"`), 422, []string{"spec.items[0].spec.duration", "2h"}},
+		"priority of an item":  {"POST", romeBatches, with(`"priority":7`), 422, []string{"spec.items[0].spec.priority", "7"}},
+		"an item that waits":   {"POST", romeBatches, with(`"waitFor":"1h"`), 422, []string{"spec.items[0].spec.waitFor", "1h"}},
+		"an item in pieces":    {"POST", romeBatches, with(`"split":{"maxPieces":2,"minPiece":{"cpu":"1"}}`), 422, []string{"spec.items[0].spec.split"}},
+		"duration, not atomic": {"POST", romeBatches, batchBody("bad", "a=1", `"duration":"2h"`), 422, []string{"spec.duration", "2h", "spec.atomic"}},
+		"the same item twice":  {"POST", romeBatches, batchBody("bad", "a=1 a=1", ""), 422, []string{"spec.items[1].name", `"a"`}},
+		"a bad item name":      {"POST", romeBatches, batchBody("bad", "A=1", ""), 422, []string{"spec.items[0].name", `"A"`}},
+		"a long name":          {"POST", romeBatches, batchBody(strings.Repeat("n", 64), "a=1", ""), 422, []string{"metadata.name", "63"}},
+		"cpu four":             {"POST", romeBatches, batchBody("bad", "a=1 b=four", ""), 400, []string{"spec.items[1].spec.requestedResources.cpu", `"four"`}},
+		"over the limit":       {"POST", romeBatches, strings.Repeat(" ", broker.MaxBatchBytes+1), 413, []string{"368641", "368640"}},
+		"other items":          {"PATCH", romeBatches + "/held", `{"spec":{"items":[]}}`, 422, []string{"spec.items"}},
+		"no longer atomic":     {"PATCH", romeBatches + "/held", `{"spec":{"atomic":false}}`, 422, []string{"spec.atomic"}},
+		"another priority":     {"PATCH", romeBatches + "/held", `{"spec":{"priority":3}}`, 422, []string{"spec.priority", "3"}},
+		"a split that waits":   {"POST", rome, split(`"waitFor":"1h","split":{"maxPieces":2,"minPiece":{"cpu":"1"}}`), 422, []string{"spec.waitFor", "1h", "spec.split"}},
+		"one piece":            {"POST", rome, split(`"split":{"maxPieces":1,"minPiece":{"cpu":"1"}}`), 422, []string{"spec.split.maxPieces", "1"}},
+		"nine pieces":          {"POST", rome, split(`"split":{"maxPieces":9,"minPiece":{"cpu":"1"}}`), 422, []string{"spec.split.maxPieces", "9"}},
+		"no smallest piece":    {"POST", rome, split(`"split":{"maxPieces":2}`), 422, []string{"spec.split.minPiece"}},
+		"a large piece":        {"POST", rome, split(`"split":{"maxPieces":2,"minPiece":{"cpu":"5"}}`), 422, []string{"spec.split.minPiece.cpu", "5", "4"}},
+		"a piece of something": {"POST", rome, split(`"split":{"maxPieces":2,"minPiece":{"disk":"1"}}`), 422, []string{"spec.split.minPiece.disk"}},
+		"a large chunk":        {"POST", rome, split(`"chunk":{"cpu":"2"},"split":{"maxPieces":2,"minPiece":{"cpu":"1"}}`), 422, []string{"spec.chunk.cpu", "2"}},
+	}
+	before := x.DB.State().Hash()
+	for name, b := range cases {
+		contentType := "application/json"
+		if b.method == "PATCH" {
+			contentType = mergeTyp
+		}
+		got := c.do(b.method, b.path, b.body, "Content-Type", contentType)
+		require.Equal(t, b.code, got.code, "%s: %s", name, got.body)
+		for _, word := range b.says {
+			require.Contains(t, strings.ReplaceAll(got.body, `\"`, `"`), word, name)
+		}
+	}
+	require.Equal(t, before, x.DB.State().Hash(), "something was changed")
+	c.must(http.StatusConflict, "POST", romeBatches, batchBody("held", "c=1", `"atomic":true`))
+	c.must(http.StatusCreated, "POST", rome, reservationBody("he-y", "rome", ""))
+	for _, query := range []string{"", "?" + dryRun} {
+		taken := c.must(http.StatusConflict, "POST", romeBatches+query, batchBody("he", "x=1 y=1", `"atomic":true`))
+		require.Contains(t, taken.body, `\"he-y\" exists`)
+	}
+}
