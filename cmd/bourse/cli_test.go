@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -53,6 +54,11 @@ func TestExitCodesTellUsageFromRefusalFromFailure(t *testing.T) {
 		"status":{"phase":"Failed","message":"Insufficient resources in paris: cpu 4 requested, 0 available"}}`})
 	const notYours = `403 {"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"not yours"}`
 	forbidden := exchangeAnswering(t, map[string]string{reservations: notYours, "DELETE /admin/v1/raft/peers/n9": notYours})
+	refusedBatch := exchangeAnswering(t, map[string]string{"POST /apis/broker.fluidos.eu/v1alpha1/namespaces/default/reservationbatches": `{
+		"apiVersion":"broker.fluidos.eu/v1alpha1","kind":"ReservationBatch","metadata":{"name":"x"},"spec":{"items":[]},
+		"status":{"phase":"Failed","message":"0/2: tokyo lacks nvidia.com/gpu","counts":{"items":2,"failed":2}}}`})
+	items := filepath.Join(t.TempDir(), "items.yaml")
+	require.NoError(t, os.WriteFile(items, []byte("- spec: {requestedResources: {cpu: 4}}\n- spec: {requestedResources: {nvidia.com/gpu: 1}}\n"), 0o600))
 	empty := exchangeAnswering(t, nil)
 	for _, tc := range []struct {
 		name string
@@ -74,6 +80,11 @@ func TestExitCodesTellUsageFromRefusalFromFailure(t *testing.T) {
 		{"a dev exchange for everybody", []string{"dev", "--listen", "0.0.0.0:7440"}, exitUsage, `"0.0.0.0:7440"`},
 		{"no exchange there", []string{"status", "--kubeconfig", empty}, exitFailed, "not found"},
 		{"no room", []string{"reserve", "--from", "rome", "--cpu", "4", "--kubeconfig", failed}, exitRefused, "0 available"},
+		{"a batch without room", []string{"reserve", "--from", "rome", "-f", items, "--atomic", "--kubeconfig", refusedBatch}, exitRefused, "tokyo lacks nvidia.com/gpu"},
+		{"a batch of nobody", []string{"reserve", "-f", items, "--kubeconfig", empty}, exitUsage, "spec.items[0].spec.requesterID"},
+		{"a size beside a file", []string{"reserve", "--from", "rome", "-f", items, "--atomic", "--cpu", "4"}, exitUsage, "--cpu"},
+		{"no such file", []string{"reserve", "--from", "rome", "-f", items + ".not"}, exitUsage, "items.yaml.not"},
+		{"all of one", []string{"reserve", "--from", "rome", "--cpu", "4", "--atomic"}, exitUsage, "--file"},
 		{"not allowed", []string{"reserve", "--from", "rome", "--cpu", "4", "--kubeconfig", forbidden}, exitRefused, "not yours"},
 		{"not allowed to administer", []string{"raft", "remove-peer", "n9", "--kubeconfig", forbidden}, exitRefused, "not yours"},
 	} {
@@ -84,6 +95,28 @@ func TestExitCodesTellUsageFromRefusalFromFailure(t *testing.T) {
 			require.Contains(t, stderr, tc.says)
 		})
 	}
+}
+
+func TestABatchOfAFileIsNamedAndCompletedFromTheCommandLine(t *testing.T) {
+	t.Parallel()
+	f := reserveFlags{from: "rome", file: "-", duration: "2h", atomic: true, name: "train"}
+	batch, err := f.batch(strings.NewReader("items:\n- name: a\n  spec: {requestedResources: {cpu: 4}}\n- spec: {requesterID: paris, requestedResources: {cpu: 2}}\n"), time.Time{})
+	require.NoError(t, err)
+	require.Equal(t, "train", batch.Name)
+	require.True(t, batch.Spec.Atomic)
+	require.Equal(t, "2h", batch.Spec.Duration)
+	require.Empty(t, batch.Spec.Items[0].Spec.Duration, "it stands on the batch")
+	require.Equal(t, []string{"a", "0002"}, []string{batch.Spec.Items[0].Name, batch.Spec.Items[1].Name})
+	require.Equal(t, []string{"rome", "paris"}, []string{batch.Spec.Items[0].Spec.RequesterID, batch.Spec.Items[1].Spec.RequesterID})
+
+	f.atomic = false
+	batch, err = f.batch(strings.NewReader("kind: ReservationBatch\nmetadata: {name: other}\nspec:\n  items:\n  - spec: {requestedResources: {cpu: 4}, duration: 1h}\n  - spec: {requestedResources: {cpu: 4}}\n"), time.Time{})
+	require.NoError(t, err)
+	require.Equal(t, "train", batch.Name, "the command line wins")
+	require.Equal(t, []string{"1h", "2h"}, []string{batch.Spec.Items[0].Spec.Duration, batch.Spec.Items[1].Spec.Duration})
+
+	_, err = f.batch(strings.NewReader("- {name: a, specs: {}}"), time.Time{})
+	require.ErrorContains(t, err, "specs")
 }
 
 func TestListPeersPrintsTheContractedJSON(t *testing.T) {

@@ -20,7 +20,8 @@ type reserveFlags struct {
 	from, cpu, memory, duration, waitFor, name, target, maxCost string
 	resources                                                   map[string]string
 	priority                                                    int32
-	dryRun                                                      bool
+	file                                                        string
+	dryRun, atomic                                              bool
 }
 
 func newReserveCommand() *cobra.Command {
@@ -30,8 +31,16 @@ func newReserveCommand() *cobra.Command {
 		Short: "Reserve capacity, or with --dry-run ask where it would be",
 		Example: "  bourse reserve --from rome --cpu 4 --memory 8Gi --for 2h\n" +
 			"  bourse reserve --from rome --cpu 4 --memory 8Gi --dry-run\n" +
-			"  bourse reserve --from rome --resource nvidia.com/gpu=1 --wait 30m",
+			"  bourse reserve --from rome --resource nvidia.com/gpu=1 --wait 30m\n" +
+			"  bourse reserve --from rome -f items.yaml             # each item for itself\n" +
+			"  bourse reserve --from rome -f items.yaml --atomic    # all items, or none",
 		RunE: func(command *cobra.Command, _ []string) error {
+			if f.file != "" {
+				return f.reserveFile(command)
+			}
+			if f.atomic {
+				return usageError{fmt.Errorf("--atomic is of several items: name them with --file")}
+			}
 			rsv, err := f.reservation(time.Now())
 			if err != nil {
 				return usageError{err}
@@ -65,6 +74,8 @@ func newReserveCommand() *cobra.Command {
 	flags.StringVar(&f.target, "target", "", "only this cluster")
 	flags.StringVar(&f.maxCost, "max-cost", "", "most that the request may cost per hour")
 	flags.StringVar(&f.name, "name", "", "name of the reservation (default: made from --from and the time)")
+	flags.StringVarP(&f.file, "file", "f", "", "a ReservationBatch, or a list of items {name, spec}; - is the standard input")
+	flags.BoolVar(&f.atomic, "atomic", false, "reserve all items of the file, or none")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "decide, but hold nothing")
 	return command
 }
@@ -102,7 +113,7 @@ func (f *reserveFlags) reservation(now time.Time) (*broker.Reservation, error) {
 	}
 	name := f.name
 	if name == "" {
-		name = strings.ToLower(fmt.Sprintf("%s-%s", f.from, now.UTC().Format("20060102t150405.000")))
+		name = nameFrom(f.from, now)
 	}
 	return &broker.Reservation{
 		TypeMeta:   metav1.TypeMeta{APIVersion: broker.SchemeGroupVersion.String(), Kind: "Reservation"},
@@ -112,6 +123,10 @@ func (f *reserveFlags) reservation(now time.Time) (*broker.Reservation, error) {
 			Priority: f.priority, TargetClusterID: f.target, MaxCostPerHour: f.maxCost,
 		},
 	}, nil
+}
+
+func nameFrom(from string, now time.Time) string {
+	return strings.ToLower(fmt.Sprintf("%s-%s", from, now.UTC().Format("20060102t150405.000")))
 }
 
 func printReservation(w io.Writer, rsv *broker.Reservation, dryRun bool) error {

@@ -20,8 +20,9 @@ import (
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 )
 
-// requestTimeout bounds one request; a command that needs longer says so itself.
-const requestTimeout = 15 * time.Second
+// requestTimeout bounds one request: the exchange works on one for 30 s at most, on a large batch for
+// seconds. A command that needs longer says so itself.
+const requestTimeout = 35 * time.Second
 
 // Client talks to any node of an exchange.
 type Client struct {
@@ -85,6 +86,25 @@ func (c *Client) CreateReservation(ctx context.Context, rsv *broker.Reservation,
 func (c *Client) Reservation(ctx context.Context, name string) (*broker.Reservation, error) {
 	out := &broker.Reservation{}
 	err := c.api.Get().Resource("reservations").Namespace(c.namespace).Name(name).Do(ctx).Into(out)
+	return out, err
+}
+
+// CreateBatch creates a batch and waits until it is decided, or with dryRun only asks what would become of it.
+func (c *Client) CreateBatch(ctx context.Context, batch *broker.ReservationBatch, dryRun bool) (*broker.ReservationBatch, error) {
+	options := &metav1.CreateOptions{}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	out := &broker.ReservationBatch{}
+	err := c.api.Post().Resource("reservationbatches").Namespace(c.namespace).
+		VersionedParams(options, c.params).Body(batch).Do(ctx).Into(out)
+	return out, err
+}
+
+// Batch reads one batch.
+func (c *Client) Batch(ctx context.Context, name string) (*broker.ReservationBatch, error) {
+	out := &broker.ReservationBatch{}
+	err := c.api.Get().Resource("reservationbatches").Namespace(c.namespace).Name(name).Do(ctx).Into(out)
 	return out, err
 }
 

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
+	"github.com/bourse-dev/bourse/cmd/internal/exchange"
+)
+
+// progressInterval is how often a batch is looked at while its answer is awaited.
+const progressInterval = time.Second
+
+// reserveFile reserves the items of a file as one batch.
+func (f *reserveFlags) reserveFile(command *cobra.Command) error {
+	if f.cpu != "" || f.memory != "" || len(f.resources) > 0 || f.target != "" || f.maxCost != "" {
+		return usageError{fmt.Errorf("--cpu, --memory, --resource, --target and --max-cost are of one reservation: with --file they stand on its items")}
+	}
+	batch, err := f.batch(command.InOrStdin(), time.Now())
+	if err != nil {
+		return usageError{err}
+	}
+	client, err := f.connect()
+	if err != nil {
+		return err
+	}
+	answered, err := f.createBatch(command, client, batch)
+	if err != nil {
+		return err
+	}
+	if err := f.print(command, answered, func(w io.Writer) error { return printBatch(w, answered, f.dryRun) }); err != nil {
+		return err
+	}
+	if answered.Status.Counts.Failed > 0 {
+		return refusedError{fmt.Errorf("%s", answered.Status.Message)}
+	}
+	return nil
+}
+
+// createBatch says on stderr how far the exchange has come, where that takes a while.
+func (f *reserveFlags) createBatch(command *cobra.Command, client *exchange.Client, batch *broker.ReservationBatch) (*broker.ReservationBatch, error) {
+	type answer struct {
+		batch *broker.ReservationBatch
+		err   error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		created, err := client.CreateBatch(command.Context(), batch, f.dryRun)
+		done <- answer{created, err}
+	}()
+	tick := time.NewTicker(progressInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case a := <-done:
+			return a.batch, a.err
+		case <-tick.C:
+			if f.dryRun {
+				continue
+			}
+			// Not there yet, or not to be read: the answer will tell.
+			if b, err := client.Batch(command.Context(), batch.Name); err == nil {
+				fmt.Fprintf(command.ErrOrStderr(), "%s: %s\n", b.Name, b.Status.Message) //nolint:errcheck // progress only
+			}
+		}
+	}
+}
+
+// batch reads a ReservationBatch, or only its items ("items: [{name, spec}]", or the bare list).
+func (f *reserveFlags) batch(stdin io.Reader, now time.Time) (*broker.ReservationBatch, error) {
+	data, err := readFile(f.file, stdin)
+	if err != nil {
+		return nil, err
+	}
+	batch := &broker.ReservationBatch{}
+	if trimmed := strings.TrimSpace(string(data)); strings.HasPrefix(trimmed, "-") && !strings.HasPrefix(trimmed, "---") || strings.HasPrefix(trimmed, "[") {
+		err = yaml.UnmarshalStrict(data, &batch.Spec.Items)
+	} else {
+		var file struct {
+			metav1.TypeMeta `json:",inline"`
+			Metadata        metav1.ObjectMeta            `json:"metadata"`
+			Spec            *broker.ReservationBatchSpec `json:"spec"`
+			Items           []broker.BatchItem           `json:"items"`
+		}
+		if err = yaml.UnmarshalStrict(data, &file); err == nil {
+			batch.ObjectMeta, batch.Spec.Items = file.Metadata, file.Items
+			if file.Spec != nil {
+				batch.Spec = *file.Spec
+			}
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--file %s: %w", f.file, err)
+	}
+	f.complete(batch, now)
+	if faults := broker.ValidateReservationBatch(batch); len(faults) > 0 {
+		return nil, fmt.Errorf("--file %s: %w", f.file, faults.ToAggregate())
+	}
+	return batch, nil
+}
+
+// complete fills in what the command line says.
+func (f *reserveFlags) complete(batch *broker.ReservationBatch, now time.Time) {
+	batch.TypeMeta = metav1.TypeMeta{APIVersion: broker.SchemeGroupVersion.String(), Kind: broker.KindReservationBatch}
+	spec := &batch.Spec
+	spec.Atomic = spec.Atomic || f.atomic
+	if spec.Atomic && f.duration != "" {
+		spec.Duration = f.duration
+	}
+	if spec.Atomic && f.priority != 0 {
+		spec.Priority = f.priority
+	}
+	for i := range spec.Items {
+		item := &spec.Items[i]
+		if item.Name == "" {
+			item.Name = fmt.Sprintf("%04d", i+1)
+		}
+		if item.Spec.RequesterID == "" {
+			item.Spec.RequesterID = f.from
+		}
+		if spec.Atomic {
+			continue
+		}
+		if item.Spec.Duration == "" {
+			item.Spec.Duration = f.duration
+		}
+		if item.Spec.WaitFor == "" {
+			item.Spec.WaitFor = f.waitFor
+		}
+		if item.Spec.Priority == 0 {
+			item.Spec.Priority = f.priority
+		}
+	}
+	switch {
+	case f.name != "":
+		batch.Name = f.name
+	case batch.Name == "" && f.from != "":
+		batch.Name = nameFrom(f.from, now)
+	case batch.Name == "":
+		batch.Name = nameFrom("batch", now)
+	}
+}
+
+func readFile(path string, stdin io.Reader) ([]byte, error) {
+	in := stdin
+	if path != "-" {
+		file, err := os.Open(filepath.Clean(path))
+		if err != nil {
+			return nil, fmt.Errorf("--file: %w", err)
+		}
+		defer file.Close() //nolint:errcheck // only read
+		in = file
+	}
+	data, err := io.ReadAll(io.LimitReader(in, 4*broker.MaxBatchBytes)) // YAML is longer than JSON
+	if err != nil {
+		return nil, fmt.Errorf("--file %s: %w", path, err)
+	}
+	return data, nil
+}
+
+func printBatch(w io.Writer, batch *broker.ReservationBatch, dryRun bool) error {
+	heading := batch.Name
+	if dryRun {
+		heading += " (dry run, nothing is held)"
+	}
+	if _, err := fmt.Fprintf(w, "%s: %s\n", heading, batch.Status.Message); err != nil {
+		return err
+	}
+	rows := make([][]string, 0, len(batch.Status.Results))
+	for _, r := range batch.Status.Results {
+		where := r.TargetClusterID
+		if where == "" {
+			where = r.Message
+		}
+		rows = append(rows, []string{r.Name, paintReservationPhase(w, r.Phase), where})
+	}
+	return table(w, rows)
+}
