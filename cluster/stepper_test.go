@@ -195,3 +195,28 @@ func TestARoomThatFellOutOfTheHistoryBeginsAnewAndLosesNoIntent(t *testing.T) {
 }
 
 func ptr[T any](v T) *T { return &v }
+
+// What was done of an intent is not its end where the room says that there is more.
+func TestATermThatEndsInTheMiddleOfAnIntentLeavesItsOutcomeUnknown(t *testing.T) {
+	t.Parallel()
+	for _, partial := range []bool{true, false} {
+		db := store.NewDB(fsm.New())
+		room := &scripted{}
+		s := NewStepper(room, db, 5)
+		intent := NewIntent(ptr(write("a/1", 1)), nil)
+		room.step = func(Input) Output {
+			return Output{Propose: []Item{{Txn: intent.Txn, Intent: intent, Partial: partial}}}
+		}
+		batches, err := s.Step(7, []*Intent{intent})
+		require.NoError(t, err)
+		require.NoError(t, s.Settle(batches, applyAll(t, db, batches)))
+		s.End()
+		reply := <-intent.Replied()
+		if partial {
+			require.ErrorIs(t, reply.Err, store.ErrUnknownOutcome)
+		} else {
+			require.NoError(t, reply.Err)
+			require.Nil(t, reply.Result.Refusal)
+		}
+	}
+}
