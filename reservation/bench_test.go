@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 	"github.com/bourse-dev/bourse/cluster"
 )
 
@@ -62,5 +63,35 @@ func BenchmarkBegin(b *testing.B) {
 	p.run()
 	for b.Loop() {
 		New(Config{}).Begin(x.state, x.now)
+	}
+}
+
+// BenchmarkBatch is a batch of 1,000 reservations on 1,000 clusters, from its intent to its answer; atomic
+// is one of 100.
+func BenchmarkBatch(b *testing.B) {
+	for _, kind := range []struct {
+		name   string
+		atomic bool
+		items  int
+	}{{"chunks", false, 1000}, {"atomic", true, 100}} {
+		b.Run(kind.name, func(b *testing.B) {
+			x := newExchange(b)
+			for i := range 1000 {
+				x.cluster(fmt.Sprintf("c%04d", i), "cpu=64,memory=256Gi", "0.5")
+			}
+			p := x.planner(Config{})
+			p.run()
+			items := make([]broker.ReservationSpec, kind.items)
+			for i := range items {
+				items[i] = item("cpu=1m")
+			}
+			n := 0
+			for b.Loop() {
+				n++
+				p.submit(x.batchCreation(batch(fmt.Sprintf("b%d", n), kind.atomic, items...)))
+				p.run()
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(n*kind.items), "µs/item")
+		})
 	}
 }
