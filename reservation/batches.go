@@ -166,24 +166,25 @@ func (t *term) batchEvent(r *request, ledger *fsm.Ledger, results []broker.Batch
 	return t.eventWrite(r.key, r.batch.object, kind, ledger.Reason, ledger.Message)
 }
 
-// decideBatch gives a batch its turn. It returns how many decisions that took.
-func (t *term) decideBatch(r *request, most int) int {
+// decideBatch gives a batch its turn; alone: nobody comes after it. It returns how many decisions that
+// took, and whether items are left.
+func (t *term) decideBatch(r *request, most int, alone bool) (decided int, left bool) {
 	switch {
 	case r.intent == nil && r.batch.object.Spec.Atomic: // stored undecided: a planner passed it on
-		return t.decideAtomic(r)
+		return t.decideAtomic(r), false
 	case r.intent == nil:
-		return t.decideChunk(r, most)
+		return t.decideChunk(r, most, alone)
 	case r.row != nil && t.rejoin(r):
 	case t.settledBefore(r):
 		t.passOn(r)
 	case r.row != nil:
 		t.extendBatch(r)
 	case r.batch.object.Spec.Atomic:
-		return t.decideAtomic(r)
+		return t.decideAtomic(r), false
 	default:
-		return t.decideChunk(r, most)
+		return t.decideChunk(r, most, alone)
 	}
-	return 0
+	return 0, false
 }
 
 func creates(txn *fsm.Txn, key string) bool {

@@ -123,6 +123,44 @@ func TestABatchOfAThousandTakesSeveralEntriesAndIsAnsweredOnce(t *testing.T) {
 	require.EqualValues(t, 900_000, x.available("berlin", "cpu"))
 }
 
+func TestWhatABatchHasLeftComesBeforeLowerPrioritiesAndLetsItsEqualsPast(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name     string
+		priority int32
+		want     string
+	}{
+		{"lower", 4, "b-a=Reserved@berlin b-b=Reserved@berlin b-c=Reserved@berlin b-d=Reserved@berlin one=Failed"},
+		{"equal", 5, "b-a=Reserved@berlin b-b=Reserved@berlin b-c=Reserved@berlin b-d=Failed one=Reserved@berlin"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			x := newExchange(t)
+			x.cluster("berlin", "cpu=4", "0.1")
+			p := x.planner(Config{chunkItems: 2})
+			p.submit(x.batchCreation(batch("b", false, item("cpu=1", priority(5)), item("cpu=1", priority(5)), item("cpu=1", priority(5)), item("cpu=1", priority(5)))),
+				x.creation(reservation("one", "cpu=1", priority(tc.priority))))
+			p.run()
+			require.Equal(t, tc.want, x.phases())
+		})
+	}
+}
+
+func TestAnAtomicBatchLargerThanAStepIsNotStarvedByWhatEnds(t *testing.T) {
+	t.Parallel()
+	x := newExchange(t)
+	x.cluster("berlin", "cpu=900,memory=32Ti", "0.1")
+	p := x.planner(Config{})
+	require.Nil(t, p.ask(x.creation(reservation("short", "cpu=1", duration("1m")))).Refusal)
+	x.now += minute
+	items := make([]broker.ReservationSpec, broker.MaxAtomicItems)
+	for i := range items {
+		items[i] = item("cpu=1")
+	}
+	p.submit(x.batchCreation(batch("wide", true, items...)))
+	require.Len(t, p.plan().Propose, 2, "the lease that ends, and the batch")
+}
+
 func TestAnAtomicBatchOfTheMostItemsFitsOneEntry(t *testing.T) {
 	t.Parallel()
 	x := newExchange(t)

@@ -21,13 +21,17 @@ type chunk struct {
 }
 
 // decideChunk proposes the next chunk: items of one priority, as many as there is room for. The first
-// one creates the batch, with as many items as fit beside it. It returns how many decisions it took.
-func (t *term) decideChunk(r *request, most int) int {
+// one creates the batch, with as many items as fit beside it. Where others come after it half of the
+// room is theirs. It returns how many decisions it took, and whether items are left.
+func (t *term) decideChunk(r *request, most int, alone bool) (decided int, left bool) {
 	b := r.batch
 	c := chunk{results: slices.Clone(b.results)}
 	txn := t.chunkTxn(r)
 	most = min(most, max(1, t.cfg.chunkItems>>r.refusals))
 	room := maxEntryBytes - t.plan.bytes - itemBytes(txn) - resultBytes*len(b.results)
+	if !alone {
+		room /= 2
+	}
 	p := proposal{key: r.key, request: r, chunk: &c}
 	for _, i := range b.order {
 		if len(c.decided) >= most || b.object.Spec.Items[i].Spec.Priority != r.priority ||
@@ -42,7 +46,7 @@ func (t *term) decideChunk(r *request, most int) int {
 	}
 	if len(c.decided) == 0 && r.intent == nil {
 		t.plan.left = true // its next item's name is being changed by this Step
-		return 0
+		return 0, true
 	}
 	c.last = len(c.decided) == len(b.order)
 	var old *fsm.Ledger
@@ -55,7 +59,7 @@ func (t *term) decideChunk(r *request, most int) int {
 		txn.Writes = append(txn.Writes, t.batchEvent(r, ledger, c.results))
 	}
 	t.propose(p, txn)
-	return len(c.decided)
+	return len(c.decided), !c.last
 }
 
 // chunkTxn is the command without the items: the intent's at first, then one on the row.

@@ -12,7 +12,8 @@ import (
 )
 
 // decideAll serves waiters and arrivals in one order. It stops where the Step is full, and never
-// skips: what comes later in the order must not take what comes earlier might get.
+// skips: what comes later in the order must not take what comes earlier might get. One batch has
+// one chunk; what it has left, and other batches, let requests of the same priority past.
 func (t *term) decideAll() {
 	t.rouse()
 	for _, r := range t.fresh {
@@ -37,47 +38,50 @@ func (t *term) decideAll() {
 			edited[r.key] = struct{}{}
 		}
 	}
+	var rest *request // the batch that has had its chunk, and has items left
 	for i, r := range candidates {
-		if decisions >= maxDecisions || t.plan.full(itemOverheadBytes+r.bytes()) {
+		if decisions >= maxDecisions || !t.roomFor(r, i == 0) || rest != nil && r.priority < rest.priority {
 			t.keep(candidates[i:])
 			return
 		}
-		if r.batch != nil {
-			if !t.plan.busy(r.key) {
-				decisions += t.decideBatch(r, maxDecisions-decisions)
-			} else if r.intent != nil {
-				t.fresh = append(t.fresh, r)
+		_, superseded := edited[r.key]
+		switch {
+		case t.plan.busy(r.key), r.batch != nil && rest != nil:
+			t.later(r)
+		case r.batch != nil:
+			decided, left := t.decideBatch(r, maxDecisions-decisions, i == len(candidates)-1)
+			if decisions += decided; left {
+				rest = r
 			}
-			continue
-		}
-		if r.intent == nil {
-			if _, superseded := edited[r.key]; superseded {
-				continue // the edit is decided in its place
-			}
-			if t.plan.busy(r.key) {
-				continue
-			}
+		case r.intent == nil && superseded:
+			// The edit is decided in its place.
+		case r.intent == nil:
 			r.untried = false
 			decisions++
 			t.placeWaiter(r)
-			continue
-		}
-		if t.plan.busy(r.key) {
-			t.fresh = append(t.fresh, r)
-			continue
-		}
-		if t.admit(r) {
+		case t.admit(r):
 			decisions++
 		}
+	}
+}
+
+// roomFor says whether the Step has room for the request. A batch that comes first has it, whatever
+// ends in this Step: it may be larger than what is ever left.
+func (t *term) roomFor(r *request, first bool) bool {
+	return first && r.batch != nil || !t.plan.full(itemOverheadBytes+r.bytes())
+}
+
+// later leaves a request for the next Step, and goes on with the others.
+func (t *term) later(r *request) {
+	if r.intent != nil {
+		t.fresh = append(t.fresh, r)
 	}
 }
 
 // keep leaves requests for the next Step.
 func (t *term) keep(rest []*request) {
 	for _, r := range rest {
-		if r.intent != nil {
-			t.fresh = append(t.fresh, r)
-		}
+		t.later(r)
 	}
 	t.plan.left = true
 }

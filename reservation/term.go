@@ -119,9 +119,7 @@ func (t *term) settle(settled []cluster.Settled) {
 		case p.chunk != nil:
 			t.chunkRefused(&p, s)
 		case s.Result.Refusal == nil:
-			if p.outcome != "" {
-				t.cfg.Observe(p.outcome)
-			}
+			t.observe(&p)
 			if s.Item.Intent != nil {
 				t.plan.answer(s.Item.Intent, s.Result)
 			}
@@ -141,6 +139,19 @@ func (t *term) tellWaiters(p *proposal, s *cluster.Settled) {
 	}
 	for i := range s.Item.Txn.Moves {
 		t.improved[s.Item.Txn.Moves[i].Account] = struct{}{}
+	}
+}
+
+// observe counts an outcome: of a batch once for each reservation of it.
+func (t *term) observe(p *proposal) {
+	times := 1
+	if isBatch(p.key) {
+		times = max(1, len(p.parts))
+	}
+	for range times {
+		if p.outcome != "" {
+			t.cfg.Observe(p.outcome)
+		}
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 // create and a third of a get. Read it from the bottom up: the last filter is the first to run.
 func (s *Server) handlerChain(api http.Handler, c *genericapiserver.Config) http.Handler {
 	h := s.withPatchFaults(api)
+	h = s.withBatchTurns(h)
 	h = s.withBodyLimit(h)
 	h = s.withOwnPaths(h)
 	h = genericapifilters.WithAuthorization(h, c.Authorization.Authorizer, c.Serializer)
@@ -93,6 +94,25 @@ func (s *Server) withBodyLimit(next http.Handler) http.Handler {
 			return
 		}
 		next.ServeHTTP(w, r)
+	})
+}
+
+// withBatchTurns bounds how many batches are written at a time: their bodies are large.
+func (s *Server) withBatchTurns(next http.Handler) http.Handler {
+	turns := make(chan struct{}, maxBatchWrites)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		info, ok := request.RequestInfoFrom(r.Context())
+		if !ok || info.Resource != "reservationbatches" || info.Verb != "create" && info.Verb != "update" && info.Verb != "patch" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		select {
+		case turns <- struct{}{}:
+			defer func() { <-turns }()
+			next.ServeHTTP(w, r)
+		case <-r.Context().Done():
+			s.fail(w, r, apierrors.NewTooManyRequests("other batches are being written", retryAfterSeconds))
+		}
 	})
 }
 

@@ -17,6 +17,10 @@ const (
 	maxReads  = 400
 	maxWrites = 400
 
+	// maxBatchWrites in flight: one of the largest takes 2 MiB while it is decoded and waits, 16 of them
+	// 32 MiB. Others wait for their turn with their body unread.
+	maxBatchWrites = 16
+
 	// requestTimeout of all but watches. A write waits for one Raft round, and for a leader at most this long.
 	requestTimeout = 30 * time.Second
 	// readHeaderTimeout ends connections that never ask for anything.

@@ -16,21 +16,28 @@ import (
 // The bound parts of a batch or split reservation are ended and extended with the whole. They are
 // asked with the object as it is stored, under the guard of the write, so no race gets past them.
 
-func boundPart(obj runtime.Object, what, instead string) error {
-	r, ok := obj.(*broker.Reservation)
-	if !ok || r.Status.PartOf == nil || !r.Status.PartOf.Bound {
+func (r reservationREST) boundPart(obj runtime.Object, what, instead string) error {
+	v, ok := obj.(*broker.Reservation)
+	if !ok || v.Status.PartOf == nil || !v.Status.PartOf.Bound {
 		return nil
 	}
-	return apierrors.NewConflict(broker.Resource("reservations"), r.Name, fmt.Errorf(
+	key := broker.ReservationKey(v.Namespace, v.Status.PartOf.Name)
+	if v.Status.PartOf.Kind == broker.KindReservationBatch {
+		key = broker.BatchKey(v.Namespace, v.Status.PartOf.Name)
+	}
+	if r.server.cfg.DB.State().Row(key) == nil {
+		return nil // there is no whole any more: nothing else would end it
+	}
+	return apierrors.NewConflict(broker.Resource("reservations"), v.Name, fmt.Errorf(
 		"it is a part of the %s %q and can't be %s alone: %s that instead",
-		r.Status.PartOf.Kind, r.Status.PartOf.Name, what, instead))
+		v.Status.PartOf.Kind, v.Status.PartOf.Name, what, instead))
 }
 
 // Delete refuses a bound part that still holds something.
 func (r reservationREST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	return r.Store.Delete(ctx, name, func(ctx context.Context, obj runtime.Object) error {
 		if v, ok := obj.(*broker.Reservation); ok && v.Status.Phase == broker.ReservationReserved {
-			if err := boundPart(obj, "deleted", "delete"); err != nil {
+			if err := r.boundPart(obj, "deleted", "delete"); err != nil {
 				return err
 			}
 		}
@@ -47,7 +54,7 @@ func (r reservationREST) Update(ctx context.Context, name string, info rest.Upda
 ) (runtime.Object, bool, error) {
 	return r.objectStore.Update(ctx, name, info, create, func(ctx context.Context, obj, old runtime.Object) error {
 		if !equality.Semantic.DeepEqual(obj.(*broker.Reservation).Spec, old.(*broker.Reservation).Spec) {
-			if err := boundPart(old, "extended", "extend"); err != nil {
+			if err := r.boundPart(old, "extended", "extend"); err != nil {
 				return err
 			}
 		}

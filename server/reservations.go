@@ -25,7 +25,10 @@ const (
 
 // reservationREST serves reservations. What may be written by whom is ownership's (admission);
 // here is what a GET by name may see.
-type reservationREST struct{ objectStore }
+type reservationREST struct {
+	objectStore
+	server *Server
+}
 
 func (reservationREST) ShortNames() []string { return []string{"rsv"} }
 func (reservationREST) Categories() []string { return []string{"bourse"} }
@@ -71,7 +74,7 @@ func newReservations(s *Server, options generic.RESTOptionsGetter) (map[string]r
 	status := newStatusStore(main, reservationStatusStrategy{newStrategy(s.words.scheme, true,
 		resetFields(broker.SchemeGroupVersion, fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("metadata")))})
 	return map[string]rest.Storage{
-		"reservations":         reservationREST{objectStore{main}},
+		"reservations":         reservationREST{objectStore{main}, s},
 		"reservations/status":  reservationStatusREST{status},
 		"reservations/explain": explainREST{server: s, store: main},
 	}, nil
