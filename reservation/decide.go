@@ -32,11 +32,12 @@ func (t *term) decideAll() {
 
 	t.fresh = nil
 	decisions := 0
-	edited := map[string]struct{}{}
+	edited, chunks := map[string]struct{}{}, false
 	for _, r := range candidates {
 		if r.intent != nil && !t.settledBefore(r) {
 			edited[r.key] = struct{}{}
 		}
+		chunks = chunks || r.batch != nil
 	}
 	var rest *request // the batch that has had its chunk, and has items left
 	for i, r := range candidates {
@@ -53,8 +54,8 @@ func (t *term) decideAll() {
 			if decisions += decided; left {
 				rest = r
 			}
-		case r.intent == nil && superseded:
-			// The edit is decided in its place.
+		case r.intent == nil && superseded && !chunks:
+			// The edit is decided in its place. Not where a batch may end the Step before its turn.
 		case r.intent == nil:
 			r.untried = false
 			decisions++
