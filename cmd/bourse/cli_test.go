@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,11 +24,21 @@ func runs(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
+// cutOnce answers nothing the first time, then what stands under the method alone.
+const cutOnce = "cut once"
+
 // exchangeAnswering is a kubeconfig of a server with fixed answers by path.
 func exchangeAnswering(t *testing.T, answers map[string]string) (kubeconfig string) {
 	t.Helper()
+	var cut atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, ok := answers[r.Method+" "+r.URL.Path]
+		if answer == cutOnce {
+			if !cut.Swap(true) {
+				panic(http.ErrAbortHandler)
+			}
+			answer = answers[r.Method]
+		}
 		w.Header().Set("Content-Type", "application/json")
 		if !ok {
 			w.WriteHeader(http.StatusNotFound)
@@ -117,6 +128,19 @@ func TestABatchOfAFileIsNamedAndCompletedFromTheCommandLine(t *testing.T) {
 
 	_, err = f.batch(strings.NewReader("- {name: a, specs: {}}"), time.Time{})
 	require.ErrorContains(t, err, "specs")
+}
+
+func TestABatchWithoutAnAnswerIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	const path = "POST /apis/broker.fluidos.eu/v1alpha1/namespaces/default/reservationbatches"
+	kubeconfig := exchangeAnswering(t, map[string]string{path: cutOnce, "POST": `{"apiVersion":"broker.fluidos.eu/v1alpha1","kind":"ReservationBatch",
+		"metadata":{"name":"x"},"spec":{"items":[]},"status":{"phase":"Reserved","message":"1/1 Reserved","counts":{"items":1,"reserved":1}}}`})
+	items := filepath.Join(t.TempDir(), "items.yaml")
+	require.NoError(t, os.WriteFile(items, []byte("[{spec: {requestedResources: {cpu: 4}}}]"), 0o600))
+	code, stdout, stderr := runs(t, "reserve", "--from", "rome", "-f", items, "--kubeconfig", kubeconfig)
+	require.Equal(t, exitDone, code, stderr)
+	require.Contains(t, stderr, "asking again")
+	require.Contains(t, stdout, "1/1 Reserved")
 }
 
 func TestListPeersPrintsTheContractedJSON(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -18,6 +20,10 @@ import (
 
 // progressInterval is how often a batch is looked at while its answer is awaited.
 const progressInterval = time.Second
+
+// batchTries: the name of a batch is its idempotency key, so what got lost is sent again. An election
+// takes a second.
+const batchTries = 5
 
 // reserveFile reserves the items of a file as one batch.
 func (f *reserveFlags) reserveFile(command *cobra.Command) error {
@@ -52,17 +58,26 @@ func (f *reserveFlags) createBatch(command *cobra.Command, client *exchange.Clie
 		err   error
 	}
 	done := make(chan answer, 1)
-	go func() {
+	create := func() {
 		created, err := client.CreateBatch(command.Context(), batch, f.dryRun)
 		done <- answer{created, err}
-	}()
+	}
+	go create()
+	tries, lost := 1, false
 	tick := time.NewTicker(progressInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case a := <-done:
-			return a.batch, a.err
+			if lost = unanswered(a.err) && tries < batchTries && command.Context().Err() == nil; !lost {
+				return a.batch, a.err
+			}
+			fmt.Fprintf(command.ErrOrStderr(), "no answer (%v): asking again\n", a.err) //nolint:errcheck // progress only
 		case <-tick.C:
+			if lost {
+				tries, lost = tries+1, false
+				go create()
+			}
 			if f.dryRun {
 				continue
 			}
@@ -72,6 +87,12 @@ func (f *reserveFlags) createBatch(command *cobra.Command, client *exchange.Clie
 			}
 		}
 	}
+}
+
+// unanswered says whether the request may or may not have been done.
+func unanswered(err error) bool {
+	var status apierrors.APIStatus
+	return err != nil && (!errors.As(err, &status) || apierrors.IsTimeout(err))
 }
 
 // batch reads a ReservationBatch, or only its items ("items: [{name, spec}]", or the bare list).
