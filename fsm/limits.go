@@ -59,8 +59,12 @@ const (
 	// FirstBehaviour is the version of a new state.
 	FirstBehaviour uint32 = 1
 	// SupportedBehaviour is the newest version this binary applies.
-	SupportedBehaviour uint32 = 2
+	SupportedBehaviour uint32 = 3
 	// ResizeBehaviour is the version from which on Apply knows MoveResize. A planner asks before it
 	// proposes one: an older binary can't decode it.
 	ResizeBehaviour uint32 = 2
+	// PartsBehaviour is the version from which on rows may be parts of others: batches, split
+	// reservations. Apply does the same with them as before; it keeps out a leader of an older build,
+	// which would end or delete one of them alone. Who takes requests asks before it takes one.
+	PartsBehaviour uint32 = 3
 )

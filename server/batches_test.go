@@ -11,7 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
+	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/server"
+	"github.com/bourse-dev/bourse/server/servertest"
 )
 
 const romeBatches = group + "/namespaces/rome/reservationbatches"
@@ -284,4 +286,26 @@ func TestBadBatchesAreRefusedByFieldAndValueAndChangeNothing(t *testing.T) {
 		taken := c.must(http.StatusConflict, "POST", romeBatches+query, batchBody("he", "x=1 y=1", `"atomic":true`))
 		require.Contains(t, taken.body, `\"he-y\" exists`)
 	}
+}
+
+// An older node, once it leads, would end one part without the others.
+func TestWhatHasPartsWaitsForEveryNodeToKnowThem(t *testing.T) {
+	t.Parallel()
+	x := startWith(t, servertest.NewExchangeOf(fsm.PartsBehaviour-1))
+	x.advertise("berlin", 32)
+	c := x.client(server.GroupRequester + "rome")
+	const inPieces = `"split":{"maxPieces":2,"minPiece":{"cpu":"1"}}`
+	before := x.DB.State().Hash()
+	for name, attempt := range map[string][4]string{
+		"batch":         {"POST", romeBatches, batchBody("b", "a=1", ""), "application/json"},
+		"batch, dry":    {"POST", romeBatches + "?" + dryRun, batchBody("b", "a=1", ""), "application/json"},
+		"batch applied": {"PATCH", romeBatches + "/b" + applied, batchBody("b", "a=1", ""), applyTyp},
+		"split":         {"POST", rome, reservationBody("r", "rome", inPieces), "application/json"},
+		"split applied": {"PATCH", rome + "/r" + applied, reservationBody("r", "rome", inPieces), applyTyp},
+	} {
+		got := c.must(http.StatusServiceUnavailable, attempt[0], attempt[1], attempt[2], "Content-Type", attempt[3])
+		require.Contains(t, got.body, "upgrade the others", name)
+	}
+	require.Equal(t, before, x.DB.State().Hash(), "something was changed")
+	c.must(http.StatusCreated, "POST", rome, reservationBody("r", "rome", `"waitFor":"1h"`))
 }

@@ -52,9 +52,14 @@ type exchange struct {
 
 func start(t testing.TB) *exchange {
 	t.Helper()
+	return startWith(t, servertest.NewExchange())
+}
+
+func startWith(t testing.TB, whole *servertest.Exchange) *exchange {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	x := &exchange{Exchange: servertest.NewExchange(), t: t, address: listener.Addr().String(), ca: newAuthority(t)}
+	x := &exchange{Exchange: whole, t: t, address: listener.Addr().String(), ca: newAuthority(t)}
 	dir := t.TempDir()
 	x.files = server.TLS{
 		CertFile: filepath.Join(dir, "node.crt"), KeyFile: filepath.Join(dir, "node.key"), ClientCAFile: filepath.Join(dir, "ca.crt"),

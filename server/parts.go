@@ -8,9 +8,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
 )
 
 // The bound parts of a batch or split reservation are ended and extended with the whole. They are
@@ -31,6 +34,28 @@ func (r reservationREST) boundPart(obj runtime.Object, what, instead string) err
 	return apierrors.NewConflict(broker.Resource("reservations"), v.Name, fmt.Errorf(
 		"it is a part of the %s %q and can't be %s alone: %s that instead",
 		v.Status.PartOf.Kind, v.Status.PartOf.Name, what, instead))
+}
+
+// partsGate lets nothing in that has parts until every broker node is of a build that knows them: an
+// older one, once it leads, would end one without the others.
+type partsGate struct{ db *store.DB }
+
+var _ admission.ValidationInterface = partsGate{}
+
+func (partsGate) Handles(operation admission.Operation) bool {
+	return operation == admission.Create || operation == admission.Update
+}
+
+func (g partsGate) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if g.db.State().Behaviour() >= fsm.PartsBehaviour {
+		return nil
+	}
+	r, isReservation := a.GetObject().(*broker.Reservation)
+	if _, isBatch := a.GetObject().(*broker.ReservationBatch); isBatch || isReservation && r.Spec.Split != nil {
+		return apierrors.NewServiceUnavailable("batches and split reservations wait until every broker node runs a build that knows them: " +
+			"upgrade the others, and ask again")
+	}
+	return nil
 }
 
 // Delete refuses a bound part that still holds something.

@@ -70,7 +70,7 @@ func (s *Server) newAPIServer(authenticate authentication) (*genericapiserver.Ge
 	c.LoopbackClientConfig = &restclient.Config{}
 	c.Authentication.Authenticator = authenticate.request
 	c.Authorization.Authorizer = roles{}
-	c.AdmissionControl = admission.Interface(ownership{})
+	c.AdmissionControl = admission.NewChainHandler(ownership{}, partsGate{s.cfg.DB})
 	c.BuildHandlerChainFunc = s.handlerChain
 	c.EnableMetrics, c.EnableProfiling = false, false // /metrics is ours
 	c.MaxRequestBodyBytes = maxBodyBytes

@@ -37,13 +37,16 @@ var Blueprints = blueprint.Policy{
 }
 
 // NewExchange is empty and leads.
-func NewExchange() *Exchange {
+func NewExchange() *Exchange { return NewExchangeOf(fsm.SupportedBehaviour) }
+
+// NewExchangeOf has a node of a build that knows no more than this behaviour version.
+func NewExchangeOf(behaviour uint32) *Exchange {
 	e := &Exchange{
 		DB:    store.NewDB(fsm.New()),
 		rooms: []cluster.Room{reservation.New(reservation.Config{}), advertisement.New(advertisement.Config{}), blueprint.New(blueprint.Config{Policy: Blueprints})},
 		led:   true,
 	}
-	e.apply(fsm.Entry{Time: e.now(), Behaviour: fsm.SupportedBehaviour})
+	e.apply(fsm.Entry{Time: e.now(), Behaviour: behaviour})
 	// As every founded exchange: no list is ever of revision 0, which the API does not allow.
 	e.apply(fsm.Entry{Time: e.now(), Txns: []fsm.Txn{{Writes: []fsm.Write{{Key: "nodes/n1", Body: []byte("{}")}}}}})
 	for _, room := range e.rooms {
