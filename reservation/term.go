@@ -131,17 +131,6 @@ func (t *term) settle(settled []cluster.Settled) {
 	clear(t.proposed)
 }
 
-// tellWaiters has the waiters looked at again that were decided while the view was without what Apply has
-// refused to give. A command that is refused again and again tells them no more.
-func (t *term) tellWaiters(p *proposal, s *cluster.Settled) {
-	if s.Err != nil || s.Result.Refusal == nil || p.request == nil || p.request.refusals >= maxRefusals {
-		return
-	}
-	for i := range s.Item.Txn.Moves {
-		t.improved[s.Item.Txn.Moves[i].Account] = struct{}{}
-	}
-}
-
 // observe counts an outcome: of a batch once for each reservation of it.
 func (t *term) observe(p *proposal) {
 	times := 1
@@ -152,6 +141,17 @@ func (t *term) observe(p *proposal) {
 		if p.outcome != "" {
 			t.cfg.Observe(p.outcome)
 		}
+	}
+}
+
+// tellWaiters has the waiters looked at again that were decided while the view was without what Apply has
+// refused to give. A command that is refused again and again tells them no more.
+func (t *term) tellWaiters(p *proposal, s *cluster.Settled) {
+	if s.Err != nil || s.Result.Refusal == nil || p.request == nil || p.request.refusals >= maxRefusals {
+		return
+	}
+	for i := range s.Item.Txn.Moves {
+		t.improved[s.Item.Txn.Moves[i].Account] = struct{}{}
 	}
 }
 
