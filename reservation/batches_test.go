@@ -230,6 +230,21 @@ func TestALostProviderEndsAnAtomicBatchWhole(t *testing.T) {
 	require.Equal(t, []string{"Reserved", reasonWithdrawn}, x.events("train"))
 }
 
+func TestAWithdrawalTakenBackMeanwhileEndsNoWhole(t *testing.T) {
+	t.Parallel()
+	x, p := threeClusters(t)
+	require.Nil(t, p.ask(x.batchCreation(batch("train", true, item("cpu=4", target("berlin")), item("cpu=2", target("paris"))))).Refusal)
+	require.Nil(t, p.ask(x.creation(reservation("whole", "cpu=12", split(3, "cpu=1")))).Refusal)
+	held := x.phases()
+	x.advertise("paris", broker.ClusterAdvertisementSpec{Lending: broker.Lending{Withdrawn: true}})
+	out := p.plan()
+	require.NotEmpty(t, out.Propose)
+	x.advertise("paris", broker.ClusterAdvertisementSpec{})
+	p.enter(out)
+	p.run()
+	require.Equal(t, held, x.phases())
+}
+
 func TestABatchFollowsItsItemsAndGoesWithTheLast(t *testing.T) {
 	t.Parallel()
 	x, p := threeClusters(t)
