@@ -190,6 +190,38 @@ func (b *Book) Held(cluster string) Amounts {
 	return sum
 }
 
+// Whole says that these parts are held as one thing: each of them holds, until that time. It gives the
+// sum of what they hold. The whole itself holds nothing.
+func (b *Book) Whole(rev uint64, whole string, parts []string, expiresAt int64) (Amounts, error) {
+	if h, ok := b.holds[whole]; ok {
+		return nil, violation(rev, "%s holds on %s, beside its parts", whole, h.Cluster)
+	}
+	sum := Amounts{}
+	for _, part := range parts {
+		h, ok := b.holds[part]
+		switch {
+		case !ok:
+			return nil, violation(rev, "%s is held and its part %s is not: %d parts", whole, part, len(parts))
+		case h.ExpiresAt != expiresAt:
+			return nil, violation(rev, "%s ends at %d, its part %s at %d", whole, expiresAt, part, h.ExpiresAt)
+		}
+		for resource, n := range h.Amounts {
+			sum[resource] += n
+		}
+	}
+	return sum, nil
+}
+
+// Nothing says that the whole is not held: none of its parts holds anything.
+func (b *Book) Nothing(rev uint64, whole string, parts []string) error {
+	for _, part := range parts {
+		if h, ok := b.holds[part]; ok {
+			return violation(rev, "%s is not held, and its part %s holds on %s: %d parts", whole, part, h.Cluster, len(parts))
+		}
+	}
+	return nil
+}
+
 // Hold of the holder, if it has one.
 func (b *Book) Hold(holder string) (Hold, bool) {
 	h, ok := b.holds[holder]

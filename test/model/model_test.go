@@ -72,6 +72,44 @@ func TestBook(t *testing.T) {
 	}
 }
 
+// All or nothing: what is held as one thing is held whole, or not at all.
+func TestBookOfWholes(t *testing.T) {
+	b := New()
+	hold := func(holder string, cpu int64, expiresAt int64) Hold {
+		return Hold{Holder: holder, Cluster: "paris", Amounts: Amounts{"cpu": cpu}, Fence: b.revision + 1, ExpiresAt: expiresAt}
+	}
+	if err := errors.Join(
+		b.Advertise(1, "paris", Amounts{"cpu": 10}, nil, nil, false),
+		b.Grant(2, hold("w-1", 3, 7)), b.Grant(3, hold("w-2", 2, 7)), b.Grant(4, hold("late", 1, 8)),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		whole  string
+		parts  []string
+		broken bool
+	}{
+		"all are held":         {"w", []string{"w-1", "w-2"}, false},
+		"two of three":         {"w", []string{"w-1", "w-2", "w-3"}, true},
+		"one ends later":       {"w", []string{"w-1", "late"}, true},
+		"the whole holds, too": {"late", []string{"w-1", "w-2"}, true},
+	} {
+		sum, err := b.Whole(5, c.whole, c.parts, 7)
+		if errors.Is(err, ErrViolation) != c.broken {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !c.broken && sum["cpu"] != 5 {
+			t.Errorf("%s: the sum is %v", name, sum)
+		}
+	}
+	if err := b.Nothing(5, "w", []string{"w-3", "w-4"}); err != nil {
+		t.Error(err)
+	}
+	if err := b.Nothing(5, "w", []string{"w-2", "w-3"}); !errors.Is(err, ErrViolation) {
+		t.Errorf("a part that is left over: %v", err)
+	}
+}
+
 func TestBookCounts(t *testing.T) {
 	b := New()
 	if err := errors.Join(
