@@ -209,7 +209,9 @@ func (t *trace) checkBlueprints(state *fsm.State, now fsm.Millis) {
 			t.fail("%s is of blueprint %s, which was deleted before all faults ended", row.Key, s.Spec.Blueprint)
 			continue
 		}
-		running[b.Name] += s.Status.ReadyInstances
+		if s.Spec.Command == broker.SliceActivate || s.Status.ObservedGeneration == s.Generation { // else it was told to stop just now
+			running[b.Name] += s.Status.ReadyInstances
+		}
 	}
 	for row := range state.Scan(broker.BlueprintsPrefix) {
 		b := store.BlueprintOf(row)

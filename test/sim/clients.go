@@ -78,6 +78,10 @@ var actions = []struct {
 	{8, (*client).blueprint},
 	{3, (*client).deleteBlueprint},
 	{1, (*client).meddle},
+	{12, (*client).batch},
+	{6, (*client).extendBatch},
+	{5, (*client).deleteBatch},
+	{10, (*client).split},
 }
 
 func (c *client) choose() {
@@ -105,16 +109,21 @@ type command struct {
 	what   string
 	maybe  bool
 	moves  int // to another node
+	// proper says whether an acknowledgement can be true, of what is not one command at the answer's
+	// revision. nil: it is.
+	proper func(fsm.Result) bool
 }
 
-func (c *client) submit(n *node, what string, txn fsm.Txn) {
+func (c *client) submit(n *node, what string, txn fsm.Txn) { c.submitAs(n, what, txn, nil) }
+
+func (c *client) submitAs(n *node, what string, txn fsm.Txn, proper func(fsm.Result) bool) {
 	t := c.trace
 	t.number++
 	txn.ID = fsm.RequestID{Seen: n.db.State().Revision(), Random: t.number * 0x2545F4914F6CDD1D}
 	c.idle = false
 	t.stats.count("client", what)
 	t.tell("client asks n%d to %s (%x)", n.id, what, txn.ID.Random)
-	(&command{client: c, txn: txn, what: what}).at(n)
+	(&command{client: c, txn: txn, what: what, proper: proper}).at(n)
 }
 
 func (k *command) at(n *node) {
@@ -161,7 +170,11 @@ func (h *history) told(k *command, v verdict, r fsm.Result) {
 	t.tell("client was told of %s (%x): %d at revision %d, refusal %v; effects %v", k.what, k.txn.ID.Random, v, r.Revision, r.Refusal, effects)
 	switch v {
 	case done:
-		if len(effects) != 1 || effects[0] != r.Revision {
+		ok := len(effects) == 1 && effects[0] == r.Revision
+		if k.proper != nil {
+			ok = len(effects) <= 1 && k.proper(r)
+		}
+		if !ok {
 			t.fail("%s (%x) was acknowledged at revision %d, its effects are at %v", k.what, k.txn.ID.Random, r.Revision, effects)
 		}
 		h.known = max(h.known, r.Revision)
@@ -203,6 +216,7 @@ func (h *history) checkAnswers() {
 
 var (
 	names     = []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+	partNames = []string{"x-a", "x-b", "y-a", "a-1", "b-2"} // of parts, if they are there
 	requests  = []corev1.ResourceList{list("cpu=1"), list("cpu=2"), list("cpu=3,memory=2Gi"), list("cpu=5"), list("memory=20Gi"), list("cpu=8"), list("cpu=9")}
 	durations = []string{"", "2s", "5s", "8s", "15s", "40s"}
 	waits     = []string{"", "", "5s", "20s", "10m"}
@@ -243,12 +257,16 @@ func bodyOf(meta *metav1.ObjectMeta, spec any) []byte {
 func oneOf[T any](c *client, list []T) T { return list[c.trace.clientDice.IntN(len(list))] }
 
 func (c *client) key() (name, key string) {
-	name = oneOf(c, names)
+	if name = oneOf(c, names); chance(c.trace.clientDice, 12) {
+		name = oneOf(c, partNames)
+	}
 	return name, broker.ReservationKey("rome", name)
 }
 
 // create is the intent of store.Storage.create.
-func (c *client) create(n *node) {
+func (c *client) create(n *node) { c.createAs(n, "create", func(*broker.ReservationSpec) {}) }
+
+func (c *client) createAs(n *node, what string, change func(*broker.ReservationSpec)) {
 	name, key := c.key()
 	dice := c.trace.clientDice
 	ttl := int32(between(dice, 0, 20))
@@ -262,9 +280,10 @@ func (c *client) create(n *node) {
 	if chance(dice, 10) {
 		spec.MaxCostPerHour = "0.5"
 	}
+	change(&spec)
 	c.trace.number++
 	meta := metav1.ObjectMeta{Name: name, Namespace: "rome", UID: types.UID(fmt.Sprint("uid-", c.trace.number)), Generation: 1}
-	c.submit(n, "create", fsm.Txn{
+	c.submit(n, what, fsm.Txn{
 		Guards: []fsm.Guard{fsm.GuardAbsent(key)},
 		Writes: []fsm.Write{
 			{Key: "namespaces/rome", IfAbsent: true, Body: []byte(`{"metadata":{"name":"rome"}}`)},
@@ -298,7 +317,7 @@ func (c *client) change(n *node, what, key string, change func(*broker.Reservati
 		txn.Writes[0].SpecChanged = true
 		txn.Guards = append(txn.Guards, fsm.GuardSpec(row), fsm.GuardLedger(row))
 	}
-	txn.Writes[0].Body = bodyOf(&updated.ObjectMeta, &updated.Spec)
+	txn.Writes[0].Body = encoded(store.ReservationBody(updated))
 	if chance(c.trace.clientDice, 10) {
 		txn.Guards = append(txn.Guards, fsm.GuardRow(row))
 	}
@@ -332,10 +351,20 @@ func (c *client) extendKey(n *node, key string) {
 func (c *client) delete(n *node) {
 	_, key := c.key()
 	row := n.db.State().Row(key)
-	if row == nil {
+	r := store.ReservationOf(row)
+	if r == nil {
 		return
 	}
-	c.submit(n, "delete", fsm.Txn{Guards: []fsm.Guard{fsm.GuardBody(row)}, Writes: []fsm.Write{{Key: key, Delete: true}}})
+	txn := fsm.Txn{Guards: []fsm.Guard{fsm.GuardBody(row)}, Writes: []fsm.Write{{Key: key, Delete: true}}}
+	switch whole := r.Status.PartOf; {
+	case whole != nil && whole.Bound && r.Status.Phase == broker.ReservationReserved:
+		c.trace.stats.count("client", "delete: a part alone") // the REST layer refuses it
+	case len(r.Status.Pieces) > 0:
+		txn.Guards = append(txn.Guards, fsm.GuardLedger(row))
+		c.submit(n, "delete a split", txn)
+	default:
+		c.submit(n, "delete", txn)
+	}
 }
 
 // confirm writes an agent's condition on a reservation: the facts part.

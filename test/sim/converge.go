@@ -72,6 +72,9 @@ func (t *trace) converged() {
 	for row := range state.Scan(broker.ReservationsPrefix) {
 		t.checkReservation(state, row, now)
 	}
+	for row := range state.Scan(broker.BatchesPrefix) {
+		t.checkBatch(row, now)
+	}
 	for row := range state.Scan(broker.AdvertisementsPrefix) {
 		ad := store.AdvertisementOf(row)
 		if want := broker.AdvertisementActive; ad.Status.Phase != want && !ad.Spec.Lending.Withdrawn {
@@ -151,5 +154,19 @@ func (t *trace) checkReservation(state *fsm.State, row *fsm.Row, now fsm.Millis)
 		if l.WaitUntil > 0 && now > l.WaitUntil+late {
 			t.fail("%s should have been removed %d ms ago", row.Key, now-l.WaitUntil)
 		}
+	}
+}
+
+func (t *trace) checkBatch(row *fsm.Row, now fsm.Millis) {
+	b := store.BatchOf(row)
+	t.stats.count("batch at the end", string(b.Status.Phase))
+	l := row.Ledger
+	switch {
+	case l == nil || l.Phase == store.PhasePending || len(b.Status.Results) < len(b.Spec.Items):
+		t.fail("%s is undecided: %d of %d items", row.Key, len(b.Status.Results), len(b.Spec.Items))
+	case l.Phase == store.PhaseReserved && l.ExpiresAt > 0 && now > l.ExpiresAt+late:
+		t.fail("the lease of %s was over %d ms ago", row.Key, now-l.ExpiresAt)
+	case l.Phase != store.PhaseReserved && now > l.WaitUntil+late:
+		t.fail("%s should have been removed %d ms ago", row.Key, now-l.WaitUntil)
 	}
 }

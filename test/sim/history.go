@@ -24,6 +24,7 @@ type history struct {
 	effects map[fsm.RequestID][]fsm.Revision
 	known   fsm.Revision // the newest that any client was told or shown, a watch and a local read included
 	never   []never
+	wholes  wholes
 
 	withdrawn map[string]bool    // by account
 	heard     map[string]hearing // by account: the newest report with an effect
@@ -40,7 +41,7 @@ type committed struct {
 func newHistory(t *trace) *history {
 	return &history{
 		trace: t, book: model.New(), effects: map[fsm.RequestID][]fsm.Revision{},
-		withdrawn: map[string]bool{}, heard: map[string]hearing{},
+		wholes: newWholes(), withdrawn: map[string]bool{}, heard: map[string]hearing{},
 	}
 }
 
@@ -168,15 +169,18 @@ func (h *history) effect(id fsm.RequestID, result *fsm.Result, done fsm.Revision
 func (h *history) follow(changes []fsm.Change, now fsm.Millis) {
 	for _, end := range []bool{true, false} {
 		for i := range changes {
-			h.followHolds(&changes[i], end, now, uint64(changes[len(changes)-1].Revision))
+			h.followHolds(changes, i, end, now)
 		}
 	}
 	for i := range changes {
-		h.followAccount(&changes[i])
+		h.followAccount(&changes[i], uint64(changes[len(changes)-1].Revision))
 	}
+	h.followWholes(changes)
 }
 
-func (h *history) followHolds(c *fsm.Change, end bool, now fsm.Millis, revision uint64) {
+// followHolds is told one of the changes of a command.
+func (h *history) followHolds(changes []fsm.Change, i int, end bool, now fsm.Millis) {
+	c, revision := &changes[i], uint64(changes[len(changes)-1].Revision)
 	was, is := holdOf(c.Before), holdOf(c.After)
 	var err error
 	switch {
@@ -187,7 +191,7 @@ func (h *history) followHolds(c *fsm.Change, end bool, now fsm.Millis, revision 
 			err = h.book.Resize(revision, c.Key(), amountsOf(is.Amounts))
 		}
 	case end && was != nil && (is == nil || is.Fence != was.Fence):
-		h.checkEnd(c, now)
+		h.checkEnd(changes, i, now)
 		err = h.book.End(revision, c.Key())
 	case !end && is != nil && (was == nil || is.Fence != was.Fence):
 		h.trace.stats.grants++
@@ -225,7 +229,8 @@ func (h *history) checkLease(row *fsm.Row) {
 }
 
 // checkEnd: a lease ends by its time only once that has come, by a withdrawal only where there was one.
-func (h *history) checkEnd(c *fsm.Change, now fsm.Millis) {
+func (h *history) checkEnd(changes []fsm.Change, i int, now fsm.Millis) {
+	c := &changes[i]
 	if c.After == nil || !strings.HasPrefix(c.Key(), broker.ReservationsPrefix) {
 		return
 	}
@@ -236,14 +241,15 @@ func (h *history) checkEnd(c *fsm.Change, now fsm.Millis) {
 		h.trace.fail("revision %d: %s lost its hold and is in phase %d", c.Revision, c.Key(), after.Phase)
 	case after.Reason == "Expired" && (before.ExpiresAt == 0 || now < before.ExpiresAt):
 		h.trace.fail("revision %d: %s expired at %d, its lease ran until %d", c.Revision, c.Key(), now, before.ExpiresAt)
-	case after.Reason == "ProviderWithdrawn" && !h.withdrawn[before.Holds[0].Account]:
+	case after.Reason == "ProviderWithdrawn" && !h.lostProvider(c, changes):
 		h.trace.fail("revision %d: %s ended since its provider withdrew, and %s did not", c.Revision, c.Key(), before.Target)
 	case after.Reason != "Expired" && after.Reason != "ProviderWithdrawn":
 		h.trace.fail("revision %d: %s ended for no known reason: %q", c.Revision, c.Key(), after.Reason)
 	}
 }
 
-func (h *history) followAccount(c *fsm.Change) {
+// followAccount enters what a command did at the revision of its end: it may change several accounts.
+func (h *history) followAccount(c *fsm.Change, revision uint64) {
 	isAccount := c.After != nil && c.After.Account != nil
 	if isAccount && c.Key() != stock {
 		h.withdrawn[c.Key()] = store.AdvertisementOf(c.After).Spec.Lending.Withdrawn
@@ -253,16 +259,16 @@ func (h *history) followAccount(c *fsm.Change) {
 	switch {
 	case isAccount:
 		a := c.After.Account
-		err = h.book.Advertise(uint64(c.Revision), c.Key(), amountsOf(a.Allocatable), amountsOf(a.Allocated), amountsOf(a.KeepBack), c.After.Closed())
+		err = h.book.Advertise(revision, c.Key(), amountsOf(a.Allocatable), amountsOf(a.Allocated), amountsOf(a.KeepBack), c.After.Closed())
 		for hold := range a.Holds() {
-			err = errors.Join(err, h.book.Use(uint64(c.Revision), hold.Holder, amountsOf(hold.Used)))
+			err = errors.Join(err, h.book.Use(revision, hold.Holder, amountsOf(hold.Used)))
 		}
 		if held := h.book.Held(c.Key()); err == nil && !equal(held, amountsOf(a.Held)) {
 			h.trace.fail("revision %d: %s holds %v, the holds are %v", c.Revision, c.Key(), a.Held, held)
 		}
 	case wasAccount:
 		delete(h.heard, c.Key()) // another account of this name counts anew
-		err = h.book.Advertise(uint64(c.Revision), c.Key(), nil, nil, nil, true)
+		err = h.book.Advertise(revision, c.Key(), nil, nil, nil, true)
 		if held := h.book.Held(c.Key()); err == nil && len(held) > 0 {
 			h.trace.fail("revision %d: %s is deleted, and %v of it is held", c.Revision, c.Key(), held)
 		}

@@ -140,6 +140,9 @@ var mustCover = map[string][]string{
 	"move":             {"hold", "release", "transfer", "resize"},
 	"refused by Apply": {"guard", "exists", "missing", "capacity", "closed", "held", "inUse", "epoch", "invalid"},
 	"refusal":          {"session", "late"},
+	"atomic batch":     {"granted", "not granted at once", "extended", "deleted", "Expired", "ProviderWithdrawn"},
+	"split":            {"granted", "not granted at once", "extended", "deleted", "Expired", "ProviderWithdrawn"},
+	"batch":            {"granted", "not granted at once", "deleted", "Released"},
 	"blueprint":        {"reconciled", "moved", "failed", "refused", "activated", "gone"},
 }
 

@@ -3,8 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
 )
 
 // A node of an older build is one that must never meet what came later: tooNew stands for its decoder.
@@ -30,8 +33,21 @@ func (n *node) tooNew(data []byte) error {
 				return fmt.Errorf("its build knows behaviour version %d, and the entry resizes a hold", n.knows)
 			}
 		}
+		for j := range entry.Txns[i].Writes {
+			if n.knows < fsm.PartsBehaviour && hasParts(&entry.Txns[i].Writes[j]) {
+				return fmt.Errorf("its build knows behaviour version %d, and the entry has parts of a whole", n.knows)
+			}
+		}
 	}
 	return nil
+}
+
+func hasParts(w *fsm.Write) bool {
+	if !strings.HasPrefix(w.Key, broker.ReservationsPrefix) || w.Body == nil {
+		return strings.HasPrefix(w.Key, broker.BatchesPrefix)
+	}
+	r, err := store.DecodeReservation(w.Body)
+	return err == nil && (r.Spec.Split != nil || r.Status.PartOf != nil)
 }
 
 // knownToAll is the newest behaviour version that every node knows; 0 where one does not answer.
