@@ -30,7 +30,7 @@ test-long: ## at length: 100,000 command sequences, 20,000 lives of each room, 1
 	BOURSE_LONG=1 go test -timeout 120m -run 'TestRandomSequences|TestLife|TestRaftInMemory' -v ./fsm ./reservation ./advertisement ./cluster
 	BOURSE_LONG=1 go test -timeout 120m -v ./blueprint
 
-mutants: ## build each of 12 bugs in on purpose: every one must be caught
+mutants: ## build each of 13 bugs in on purpose: every one must be caught
 	CGO_ENABLED=0 go run ./test/mutants
 
 sim: ## simulate whole exchanges with faults: SEEDS=n [FROM=k]; one seed told step by step: SEED=s [SKIP=..] [STEPS=n]

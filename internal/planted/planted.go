@@ -23,6 +23,7 @@ const (
 	GateLeftOpen          Fault = "gate_left_open"          // cluster: the end of a term leaves its gate open
 	RetryWithoutID        Fault = "retry_without_id"        // cluster: a write may be done twice
 	StaleLinearizableRead Fault = "stale_linearizable_read" // cluster: a read point needs no proof of leadership
+	TornBatch             Fault = "torn_batch"              // reservation: an atomic batch is granted without its last item
 )
 
 // Clock is the node's own, for ClockInApply alone: fsm may not know one.
