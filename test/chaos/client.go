@@ -160,6 +160,7 @@ type asks struct {
 	amounts          history.Amounts
 	duration, wait   string
 	retentionSeconds int
+	split            bool
 }
 
 func (a asks) body() []byte {
@@ -174,6 +175,9 @@ func (a asks) body() []byte {
 	}
 	if a.retentionSeconds > 0 {
 		body += fmt.Sprintf(`,"ttlSecondsAfterFinished":%d`, a.retentionSeconds)
+	}
+	if a.split {
+		body += `,"split":{"maxPieces":4,"minPiece":{"cpu":"250m"}}`
 	}
 	return []byte(body + "}}")
 }

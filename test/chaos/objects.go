@@ -12,6 +12,7 @@ const (
 	plainObjects  = 32 // held for hours: nobody but clients changes them, so porcupine can judge them
 	leaseObjects  = 16 // held for seconds, and removed soon after
 	waiterObjects = 8  // may wait for capacity
+	splitObjects  = 8  // may be held in pieces, for seconds
 	clusterCount  = 10
 )
 
@@ -22,6 +23,7 @@ const (
 	plain use = iota
 	lease
 	waiter
+	inPieces
 )
 
 // object is one name that clients use.
@@ -33,7 +35,7 @@ type object struct {
 
 func (o object) namespace() string { return fmt.Sprintf("ns%d", o.index%namespaces) }
 func (o object) name() string {
-	return fmt.Sprintf("%s%d-%d", [...]string{"plain", "lease", "waiter"}[o.use], o.index, o.generation)
+	return fmt.Sprintf("%s%d-%d", [...]string{"plain", "lease", "waiter", "split"}[o.use], o.index, o.generation)
 }
 func (o object) key() string { return o.namespace() + "/" + o.name() }
 
@@ -53,6 +55,9 @@ func newObjects() *objects {
 	}
 	for i := range waiterObjects {
 		o.list = append(o.list, object{use: waiter, index: i})
+	}
+	for i := range splitObjects {
+		o.list = append(o.list, object{use: inPieces, index: i})
 	}
 	return o
 }

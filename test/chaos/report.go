@@ -54,6 +54,7 @@ func (r *run) clientOps() int64 {
 var asides = map[string]bool{
 	"watch event": true, "unknown outcome": true, "refused for lack of capacity": true,
 	"report superseded": true, "report of an unknown session": true, "retry after an unknown outcome": true,
+	batchHeld: true, piecesHeld: true,
 }
 
 // report writes what is kept of a run, and says whether it was one.
@@ -162,6 +163,9 @@ func (r *run) enough() error {
 	if r.config.duration >= allFaultsWithin && r.config.faults == "" {
 		for _, f := range append(allFaults(), upgrade) {
 			need(r.faults.of(f.name) > 0, "fault %q never took effect", f.name)
+		}
+		for _, held := range []string{batchHeld, piecesHeld} { // once all nodes are upgraded
+			need(r.ops.of(held) > 0, "never: %s", held)
 		}
 	}
 	need(r.faults.sum() > 0, "no fault took effect")

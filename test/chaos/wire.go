@@ -44,6 +44,9 @@ type wireReservation struct {
 		ExpiresAt       *time.Time  `json:"expiresAt"`
 		Fence           uint64      `json:"fence"`
 		Conditions      []condition `json:"conditions"`
+
+		PartOf *broker.PartOf    `json:"partOf"`
+		Pieces []json.RawMessage `json:"pieces"`
 	} `json:"status"`
 }
 
@@ -99,6 +102,12 @@ func (w *wireReservation) row() (history.Reservation, error) {
 		Asked: asked, Duration: w.Spec.Duration,
 		Phase: w.Status.Phase, Target: w.Status.TargetClusterID, Fence: w.Status.Fence,
 		ReservedAt: micros(w.Status.ReservedAt), ExpiresAt: micros(w.Status.ExpiresAt),
+	}
+	r.Pieces = len(w.Status.Pieces)
+	if whole := w.Status.PartOf; whole != nil {
+		if r.PartOf, r.Bound = string(whole.UID), whole.Bound; whole.Bound && whole.Kind == broker.KindReservationBatch {
+			r.Parts = partsOf(w.Metadata.Name)
+		}
 	}
 	for _, c := range w.Status.Conditions {
 		if c.Type == broker.ConditionReady {

@@ -46,6 +46,7 @@ var duties = []duty{
 	{"dry-run", 15, (*worker).dryRun},
 	{"terms", 1, (*worker).terms},
 	{"blueprint", 3, (*worker).blueprint},
+	{"batch", 20, (*worker).batch},
 }
 
 // localDuties need no leader: whoever has only these goes on while there is none.
@@ -190,9 +191,12 @@ func (w *worker) wanted(o object) asks {
 	switch o.use {
 	case plain:
 		a.duration = "1h"
-	case lease:
+	case lease, inPieces:
 		a.duration = fmt.Sprintf("%dms", 1000+w.rng.IntN(3000))
 		a.retentionSeconds = 1 + w.rng.IntN(3)
+		if a.split = o.use == inPieces; a.split {
+			a.amounts.CPUMilli *= 4
+		}
 	case waiter:
 		a.wait = fmt.Sprintf("%dms", 500+w.rng.IntN(5000))
 		a.retentionSeconds = 1 + w.rng.IntN(3)
@@ -225,6 +229,8 @@ func (w *worker) createOnce(ctx context.Context, o object) (unknown bool) {
 		}
 		if body := row.Body.(history.Reservation); body.Phase == history.Failed {
 			w.ops.add("refused for lack of capacity")
+		} else if body.Pieces > 1 {
+			w.ops.add(piecesHeld)
 		}
 	case a.unknown():
 		op.Outcome = history.Unknown

@@ -93,6 +93,15 @@ func (h *History) Listed(kind Kind, prefix string, rev, since uint64, rows []Row
 	if rev < since {
 		return violation("a list that began after revision %d is of revision %d", since, rev)
 	}
+	if kind == Reservations {
+		listed := make(map[string]Row, len(rows))
+		for _, row := range rows {
+			listed[row.Key] = row
+		}
+		if err := wholesIn(listed); err != nil {
+			return violation("a list at revision %d: %v", rev, err)
+		}
+	}
 	return h.when(kind, rev, func() error {
 		if rev <= h.dropped[kind] {
 			return nil

@@ -159,6 +159,26 @@ func TestEachLieIsFound(t *testing.T) {
 		"a delete of what was gone before": func(s *story) error {
 			return first(s.tell(a), s.tell(gone(a, 4)), s.Deleted("uid of ns/a", 4), s.quiet())
 		},
+		"two of three": func(s *story) error {
+			return s.Listed(history.Reservations, "", 5, 0, []history.Row{part(granted(3, "ns/b-1of3", 1)), part(granted(4, "ns/b-2of3", 1))})
+		},
+		"three of which one ends later": func(s *story) error {
+			late := with(granted(5, "ns/b-3of3", 1), 5, func(r *history.Reservation) { r.Duration, r.ExpiresAt = "2s", 3_000_000 })
+			return s.Listed(history.Reservations, "", 5, 0, []history.Row{part(granted(3, "ns/b-1of3", 1)), part(granted(4, "ns/b-2of3", 1)), part(late)})
+		},
+		"pieces that are not the request": func(s *story) error {
+			return s.Listed(history.Reservations, "", 5, 0, append(pieces(3), whole(3000)))
+		},
+		"pieces without the whole": func(s *story) error {
+			return s.Listed(history.Reservations, "", 5, 0, pieces(3))
+		},
+		"a whole without a piece": func(s *story) error {
+			return s.Listed(history.Reservations, "", 5, 0, append(pieces(3)[:1], whole(2000)))
+		},
+		"a part that is made twice": func(s *story) error {
+			b := part(granted(3, "ns/b-1of3", 1))
+			return first(s.tell(b), s.tell(gone(b, 4)), s.tell(part(granted(5, "ns/b-1of3", 1))), s.Bookmark(&s.cursors[history.Advertisements], 9))
+		},
 		"an account that does not add up": func(s *story) error {
 			return first(s.tell(a), s.tell(offer(5, 4000)), s.Bookmark(&s.cursors[history.Reservations], 9))
 		},
@@ -168,6 +188,42 @@ func TestEachLieIsFound(t *testing.T) {
 			require.ErrorIs(t, tell(newStory(t)), history.ErrViolation)
 		})
 	}
+}
+
+// part of an atomic batch of three.
+func part(row history.Row) history.Row {
+	return with(row, row.Rev, func(r *history.Reservation) { r.PartOf, r.Bound, r.Parts, r.Op = "uid of b", true, 3, "" })
+}
+
+// whole is a split reservation in two pieces of 1000 each, from pieces.
+func whole(cpu int64) history.Row {
+	return with(granted(2, "ns/w", cpu), 2, func(r *history.Reservation) { r.Pieces, r.Target, r.Fence = 2, "", 0 })
+}
+
+func pieces(rev uint64) (rows []history.Row) {
+	for i, key := range []string{"ns/w-1", "ns/w-2"} {
+		at := rev + uint64(i)
+		rows = append(rows, with(granted(at, key, 1000), at, func(r *history.Reservation) { r.PartOf, r.Bound, r.Op = "uid of ns/w", true, "" }))
+	}
+	return rows
+}
+
+// A split reservation holds nothing itself; what it is made of does, and ends with it.
+func TestAWholeInPiecesIsBelieved(t *testing.T) {
+	t.Parallel()
+	s := newStory(t)
+	w, both := whole(2000), pieces(4)
+	w.Rev = 3
+	require.NoError(t, first(s.tell(w), s.tell(both[0]), s.tell(both[1])))
+	require.NoError(t, s.tell(history.Row{Kind: history.Advertisements, Key: "c-adv", Rev: 6, Body: history.Advertisement{
+		UID: "adv", Cluster: "c", Phase: "Active", Allocatable: history.Amounts{CPUMilli: 4000}, Reserved: history.Amounts{CPUMilli: 2000},
+	}}))
+	s.to(t, 7)
+	require.NoError(t, s.Listed(history.Reservations, "", 7, 0, append(both, w)))
+	require.NoError(t, s.Balanced())
+	require.NoError(t, first(s.tell(expired(w, 8, 3)), s.tell(expired(both[0], 9, 3))))
+	require.NoError(t, s.Bookmark(&s.cursors[history.Advertisements], 9))
+	require.Error(t, s.Balanced(), "a piece outlives the whole")
 }
 
 // quiet proves both kinds and asks for quiet.

@@ -46,10 +46,11 @@ func (h *History) holdsStand(rev uint64) error {
 			holds[hold.Holder] = hold
 		}
 	}
-	for key, row := range h.standing(Reservations, "", rev) {
+	standing := h.standing(Reservations, "", rev)
+	for key, row := range standing {
 		body := row.Body.(Reservation)
 		hold, held := holds[key]
-		if held != (body.Phase == Reserved) {
+		if held != (body.Phase == Reserved && body.Pieces == 0) {
 			return fmt.Errorf("%+v, but the book has %+v", row, hold)
 		}
 		if held && (hold.Cluster != body.Target || hold.Fence != body.Fence || hold.ExpiresAt != body.ExpiresAt) {
@@ -60,5 +61,5 @@ func (h *History) holdsStand(rev uint64) error {
 	for _, holder := range sortedKeys(holds) {
 		return fmt.Errorf("the book has %+v, which is not there", holds[holder])
 	}
-	return nil
+	return wholesIn(standing)
 }

@@ -11,11 +11,12 @@ type replay struct {
 	book     *model.Book
 	done     [kinds]int // events of each kind that have been followed
 	rows     map[name]Row
+	made     map[string]bool           // parts, by their whole's uid and their key
 	consents func(cluster string) bool // to blueprints; nil: none does
 }
 
 func newReplay(consents func(string) bool) *replay {
-	return &replay{book: model.New(), rows: map[name]Row{}, consents: consents}
+	return &replay{book: model.New(), rows: map[name]Row{}, made: map[string]bool{}, consents: consents}
 }
 
 func (r *replay) follow(row Row, counts *Counts) error {
@@ -35,6 +36,9 @@ func (r *replay) follow(row Row, counts *Counts) error {
 	body := row.Body.(Reservation)
 	if existed {
 		return r.changed(row, before.Body.(Reservation), body, counts)
+	}
+	if err := r.madeOnce(row); err != nil {
+		return err
 	}
 	switch body.Phase {
 	case Pending, Failed:
@@ -93,7 +97,7 @@ func (r *replay) changed(row Row, old, body Reservation, counts *Counts) error {
 	if row.Gone {
 		if old.Phase == Reserved {
 			counts.Ends++
-			return r.book.End(row.Rev, row.Key)
+			return r.end(row, old)
 		}
 		return nil
 	}
@@ -118,11 +122,11 @@ func (r *replay) changed(row Row, old, body Reservation, counts *Counts) error {
 
 func (r *replay) grant(row Row, body Reservation, counts *Counts) error {
 	counts.Grants++
+	if err := spans(body); err != nil || body.Pieces > 0 {
+		return err
+	}
 	if body.Fence != row.Rev {
 		return fmt.Errorf("granted at revision %d with fence %d", row.Rev, body.Fence)
-	}
-	if err := spans(body); err != nil {
-		return err
 	}
 	return r.book.Grant(row.Rev, model.Hold{
 		Holder: row.Key, Cluster: body.Target, Amounts: body.Asked.model(), Fence: body.Fence, ExpiresAt: body.ExpiresAt,
@@ -139,7 +143,7 @@ func (r *replay) extended(row Row, old, body Reservation, counts *Counts) error 
 		return fmt.Errorf("it expires earlier, not at %d", old.ExpiresAt)
 	}
 	counts.Extensions++
-	if err := spans(body); err != nil {
+	if err := spans(body); err != nil || body.Pieces > 0 {
 		return err
 	}
 	return r.book.Extend(row.Rev, row.Key, body.ExpiresAt)
@@ -155,12 +159,19 @@ func (r *replay) released(row Row, old, body Reservation, counts *Counts) error 
 			return fmt.Errorf("it ended before it expired, at %d", old.ExpiresAt)
 		}
 	case "ProviderWithdrawn":
-		ad, _ := r.rows[name{Advertisements, old.Target + "-adv"}].Body.(Advertisement)
-		if !ad.Withdrawn {
-			return fmt.Errorf("its provider did not withdraw: %+v", ad)
+		if !r.lostProvider(old) {
+			return fmt.Errorf("no provider of it did withdraw")
 		}
 	default:
 		return fmt.Errorf("no reason for an end")
+	}
+	return r.end(row, old)
+}
+
+// end of what was held; a split reservation itself holds nothing.
+func (r *replay) end(row Row, old Reservation) error {
+	if old.Pieces > 0 {
+		return nil
 	}
 	return r.book.End(row.Rev, row.Key)
 }

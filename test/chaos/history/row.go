@@ -49,6 +49,10 @@ type Reservation struct {
 	ExpiresAt  int64 // Unix microseconds; 0: when it is deleted
 	EndedAt    int64 // Unix seconds, of a final phase
 	Reason     string
+	PartOf     string // the uid of the batch or split reservation that it is a part of
+	Bound      bool   // it is held with the other parts or not at all
+	Parts      int    // of the atomic batch that it is a part of
+	Pieces     int    // of a split reservation: they hold, it does not
 }
 
 // The phases of a reservation.
