@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 )
 
 // runs one command line and returns its exit code and what it printed.
@@ -94,6 +96,9 @@ func TestExitCodesTellUsageFromRefusalFromFailure(t *testing.T) {
 		{"a batch without room", []string{"reserve", "--from", "rome", "-f", items, "--atomic", "--kubeconfig", refusedBatch}, exitRefused, "tokyo lacks nvidia.com/gpu"},
 		{"a batch of nobody", []string{"reserve", "-f", items, "--kubeconfig", empty}, exitUsage, "spec.items[0].spec.requesterID"},
 		{"a size beside a file", []string{"reserve", "--from", "rome", "-f", items, "--atomic", "--cpu", "4"}, exitUsage, "--cpu"},
+		{"pieces beside a file", []string{"reserve", "--from", "rome", "-f", items, "--max-pieces", "2"}, exitUsage, "--max-pieces"},
+		{"an atomic batch that waits", []string{"reserve", "--from", "rome", "-f", items, "--atomic", "--wait", "1h"}, exitUsage, "--wait 1h"},
+		{"a bad piece", []string{"reserve", "--from", "rome", "--cpu", "4", "--max-pieces", "2", "--min-piece", "cpu=two"}, exitUsage, `--min-piece cpu "two"`},
 		{"no such file", []string{"reserve", "--from", "rome", "-f", items + ".not"}, exitUsage, "items.yaml.not"},
 		{"all of one", []string{"reserve", "--from", "rome", "--cpu", "4", "--atomic"}, exitUsage, "--file"},
 		{"not allowed", []string{"reserve", "--from", "rome", "--cpu", "4", "--kubeconfig", forbidden}, exitRefused, "not yours"},
@@ -106,6 +111,24 @@ func TestExitCodesTellUsageFromRefusalFromFailure(t *testing.T) {
 			require.Contains(t, stderr, tc.says)
 		})
 	}
+}
+
+func TestAnAmountInPiecesIsAskedForOnTheCommandLine(t *testing.T) {
+	t.Parallel()
+	f := reserveFlags{from: "rome", cpu: "40", maxPieces: 3, minPiece: map[string]string{"cpu": "8"}}
+	r, err := f.reservation(time.Time{})
+	require.NoError(t, err)
+	require.EqualValues(t, 3, r.Spec.Split.MaxPieces)
+	require.Equal(t, "8", r.Spec.Split.MinPiece.Cpu().String())
+	require.Empty(t, broker.ValidateReservation(r))
+	f.maxPieces, f.minPiece = 0, nil
+	r, err = f.reservation(time.Time{})
+	require.NoError(t, err)
+	require.Nil(t, r.Spec.Split)
+	var said strings.Builder
+	r.Status.Pieces = []broker.Piece{{Name: "r-1", TargetClusterID: "paris", RequestedResources: r.Spec.RequestedResources}}
+	require.NoError(t, printReservation(&said, r, false))
+	require.Contains(t, said.String(), "40 on paris")
 }
 
 func TestABatchOfAFileIsNamedAndCompletedFromTheCommandLine(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 type reserveFlags struct {
 	client
 	from, cpu, memory, duration, waitFor, name, target, maxCost string
-	resources                                                   map[string]string
-	priority                                                    int32
+	resources, minPiece                                         map[string]string
+	priority, maxPieces                                         int32
 	file                                                        string
 	dryRun, atomic                                              bool
 }
@@ -32,6 +32,7 @@ func newReserveCommand() *cobra.Command {
 		Example: "  bourse reserve --from rome --cpu 4 --memory 8Gi --for 2h\n" +
 			"  bourse reserve --from rome --cpu 4 --memory 8Gi --dry-run\n" +
 			"  bourse reserve --from rome --resource nvidia.com/gpu=1 --wait 30m\n" +
+			"  bourse reserve --from rome --cpu 40 --memory 80Gi --max-pieces 3 --min-piece cpu=8\n" +
 			"  bourse reserve --from rome -f items.yaml             # each item for itself\n" +
 			"  bourse reserve --from rome -f items.yaml --atomic    # all items, or none",
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -73,6 +74,8 @@ func newReserveCommand() *cobra.Command {
 	flags.Int32Var(&f.priority, "priority", 0, "higher is served first, -1000 to 1000")
 	flags.StringVar(&f.target, "target", "", "only this cluster")
 	flags.StringVar(&f.maxCost, "max-cost", "", "most that the request may cost per hour")
+	flags.Int32Var(&f.maxPieces, "max-pieces", 0, "it may be held in so many pieces, on a cluster each (default: whole)")
+	flags.StringToStringVar(&f.minPiece, "min-piece", nil, "the least that a piece has, as cpu=8")
 	flags.StringVar(&f.name, "name", "", "name of the reservation (default: made from --from and the time)")
 	flags.StringVarP(&f.file, "file", "f", "", "a ReservationBatch, or a list of items {name, spec}; - is the standard input")
 	flags.BoolVar(&f.atomic, "atomic", false, "reserve all items of the file, or none")
@@ -85,28 +88,24 @@ func (f *reserveFlags) reservation(now time.Time) (*broker.Reservation, error) {
 		return nil, fmt.Errorf("--from is empty: name the cluster that asks")
 	}
 	requested := corev1.ResourceList{}
-	add := func(name, value, flag string) error {
-		quantity, err := resource.ParseQuantity(value)
-		if err != nil {
-			return fmt.Errorf("%s %q: %w", flag, value, err)
-		}
-		requested[corev1.ResourceName(name)] = quantity
-		return nil
-	}
 	if f.cpu != "" {
-		if err := add("cpu", f.cpu, "--cpu"); err != nil {
+		if err := addQuantity(requested, "cpu", f.cpu, "--cpu"); err != nil {
 			return nil, err
 		}
 	}
 	if f.memory != "" {
-		if err := add("memory", f.memory, "--memory"); err != nil {
+		if err := addQuantity(requested, "memory", f.memory, "--memory"); err != nil {
 			return nil, err
 		}
 	}
 	for name, value := range f.resources {
-		if err := add(name, value, "--resource "+name); err != nil {
+		if err := addQuantity(requested, name, value, "--resource "+name); err != nil {
 			return nil, err
 		}
+	}
+	split, err := f.split()
+	if err != nil {
+		return nil, err
 	}
 	if len(requested) == 0 {
 		return nil, fmt.Errorf("nothing is asked for: give --cpu, --memory or --resource")
@@ -120,9 +119,32 @@ func (f *reserveFlags) reservation(now time.Time) (*broker.Reservation, error) {
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: broker.ReservationSpec{
 			RequesterID: f.from, RequestedResources: requested, Duration: f.duration, WaitFor: f.waitFor,
-			Priority: f.priority, TargetClusterID: f.target, MaxCostPerHour: f.maxCost,
+			Priority: f.priority, TargetClusterID: f.target, MaxCostPerHour: f.maxCost, Split: split,
 		},
 	}, nil
+}
+
+func addQuantity(to corev1.ResourceList, name, value, flag string) error {
+	quantity, err := resource.ParseQuantity(value)
+	if err != nil {
+		return fmt.Errorf("%s %q: %w", flag, value, err)
+	}
+	to[corev1.ResourceName(name)] = quantity
+	return nil
+}
+
+// split is nil where neither of its flags is given; what is missing of it the exchange says.
+func (f *reserveFlags) split() (*broker.Split, error) {
+	if f.maxPieces == 0 && len(f.minPiece) == 0 {
+		return nil, nil
+	}
+	s := &broker.Split{MaxPieces: f.maxPieces, MinPiece: corev1.ResourceList{}}
+	for name, value := range f.minPiece {
+		if err := addQuantity(s.MinPiece, name, value, "--min-piece "+name); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
 }
 
 func nameFrom(from string, now time.Time) string {
@@ -143,6 +165,10 @@ func printReservation(w io.Writer, rsv *broker.Reservation, dryRun bool) error {
 	}
 	add("requested", resourcesText(rsv.Spec.RequestedResources))
 	add("target", status.TargetClusterID)
+	for i := range status.Pieces {
+		piece := &status.Pieces[i]
+		add(piece.Name, resourcesText(piece.RequestedResources)+" on "+piece.TargetClusterID)
+	}
 	add("endpoint", status.TargetClusterEndpoint)
 	add("price per hour", status.PricePerHour)
 	if status.ExpiresAt != nil {

@@ -30,6 +30,9 @@ func (f *reserveFlags) reserveFile(command *cobra.Command) error {
 	if f.cpu != "" || f.memory != "" || len(f.resources) > 0 || f.target != "" || f.maxCost != "" {
 		return usageError{fmt.Errorf("--cpu, --memory, --resource, --target and --max-cost are of one reservation: with --file they stand on its items")}
 	}
+	if f.maxPieces != 0 || len(f.minPiece) > 0 {
+		return usageError{fmt.Errorf("--max-pieces and --min-piece are of one reservation: an item of a batch is not split")}
+	}
 	batch, err := f.batch(command.InOrStdin(), time.Now())
 	if err != nil {
 		return usageError{err}
@@ -121,7 +124,9 @@ func (f *reserveFlags) batch(stdin io.Reader, now time.Time) (*broker.Reservatio
 	if err != nil {
 		return nil, fmt.Errorf("--file %s: %w", f.file, err)
 	}
-	f.complete(batch, now)
+	if f.complete(batch, now); batch.Spec.Atomic && f.waitFor != "" {
+		return nil, fmt.Errorf("--wait %s: an atomic batch does not wait, it is reserved whole or fails at once", f.waitFor)
+	}
 	if faults := broker.ValidateReservationBatch(batch); len(faults) > 0 {
 		return nil, fmt.Errorf("--file %s: %w", f.file, faults.ToAggregate())
 	}
