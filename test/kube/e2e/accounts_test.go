@@ -33,7 +33,7 @@ func balanced(ctx context.Context, client dynamic.Interface) error {
 	}
 	sums := map[string]amounts{}
 	for _, r := range reservations {
-		if r.Status.Phase == "Reserved" {
+		if r.Status.Phase == "Reserved" && len(r.Status.Pieces) == 0 { // its pieces hold
 			sums[r.Status.TargetClusterID] = sums[r.Status.TargetClusterID].plus(amountsOf(r.Spec.RequestedResources))
 		}
 	}

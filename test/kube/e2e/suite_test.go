@@ -31,10 +31,12 @@ func TestExchange(t *testing.T) {
 		{"the requester's agent is told of 100 grants within a second", testTold},
 		{"a deleted pod shows in the advertisement within two seconds", testDeletedPod},
 		{"a duration ends and a deletion releases", testEnds},
+		{"many are asked for at once, all or nothing, and in pieces", testBatches},
 		{"bad input is refused by name and changes nothing", testBadInput},
 		{"roles bound what one may do", testRoles},
 		{"kubectl works against every node", testKubectl},
 		{"a leader killed while 200 reservations are created loses and doubles none", testFailover},
+		{"a leader killed among batches and splits leaves none in part", testBatchFailover},
 		{"informers cross a leader kill with no event lost or repeated", testInformers},
 		{"a node that must not join refuses to run", testIdentity},
 	} {

@@ -43,6 +43,15 @@ type reservation struct {
 		Message               string             `json:"message"`
 		Decision              *decision          `json:"decision"`
 		Conditions            []metav1.Condition `json:"conditions"`
+		PartOf                *struct {
+			Kind  string `json:"kind"`
+			UID   string `json:"uid"`
+			Bound bool   `json:"bound"`
+		} `json:"partOf"`
+		Pieces []struct {
+			Name            string `json:"name"`
+			TargetClusterID string `json:"targetClusterID"`
+		} `json:"pieces"`
 	} `json:"status"`
 }
 
