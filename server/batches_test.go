@@ -309,3 +309,30 @@ func TestWhatHasPartsWaitsForEveryNodeToKnowThem(t *testing.T) {
 	require.Equal(t, before, x.DB.State().Hash(), "something was changed")
 	c.must(http.StatusCreated, "POST", rome, reservationBody("r", "rome", `"waitFor":"1h"`))
 }
+
+// What an atomic batch is made of has to be one log entry, however small its body is.
+func TestAnAtomicBatchBeyondOneEntryIsTooLarge(t *testing.T) {
+	t.Parallel()
+	x := start(t)
+	session, epoch := x.advertise("berlin", 32)
+	kinds := func(amount int) string {
+		list := `"cpu":"30"`
+		for i := range 30 {
+			list += fmt.Sprintf(`,"example.com/%s-%d":"%d"`, strings.Repeat("r", 40), i, amount)
+		}
+		return list
+	}
+	x.client(server.GroupAgent+"berlin").must(http.StatusCreated, "POST", group+"/clusteradvertisements/berlin-adv/facts",
+		factsBody(session, epoch, 2, fmt.Sprintf(`,"allocatable":{%s},"largestFree":{%s}`, kinds(1000), kinds(1000))))
+	names := make([]string, broker.MaxAtomicItems)
+	for i := range names {
+		names[i] = fmt.Sprintf("i%d=1m", i)
+	}
+	body := strings.ReplaceAll(batchBody("fat", strings.Join(names, " "), `"atomic":true`), `"cpu":"1m"`, strings.Replace(kinds(1), `"30"`, `"1m"`, 1))
+	require.Less(t, len(body), broker.MaxBatchBytes)
+	before := x.DB.State().Hash()
+	c := x.client(admin...)
+	refused := c.must(http.StatusRequestEntityTooLarge, "POST", romeBatches, body)
+	require.Contains(t, refused.body, fmt.Sprintf("bytes of one log entry, the limit is %d", fsm.MaxTxnBytes))
+	require.Equal(t, before, x.DB.State().Hash(), "something was changed")
+}
