@@ -70,7 +70,8 @@ func (n *nemesis) refusesOldBuild(ctx context.Context, target *node) error {
 		if target.running() {
 			return errors.New("the old build goes on after the behaviour version was raised")
 		}
-		if n.group.heard.times(target.id, saysNewer)+n.group.heard.times(target.id, saysNewerGroup) == 0 {
+		heard := n.group.heard
+		if heard.times(target.id, saysNewer)+heard.times(target.id, saysNewerGroup)+heard.times(target.id, saysNewerLog) == 0 {
 			return fmt.Errorf("%s ended and does not say why: see %s", target.id, target.logPath())
 		}
 		return nil

@@ -27,6 +27,7 @@ const (
 	// A node that is too old says one of these: by its own state, or told by another.
 	saysNewer      = "behaviour version is not supported by this binary"
 	saysNewerGroup = "the group runs a newer behaviour version"
+	saysNewerLog   = "was written by a newer version"
 )
 
 // said is how each of them looks in a line; some lines are no JSON.
@@ -34,6 +35,7 @@ var said = map[string][]byte{
 	saysLeading: []byte(`"@message":"leading"`), saysInstalled: []byte(saysInstalled),
 	saysDiskFull: []byte(saysDiskFull), saysCorrupt: []byte(saysCorrupt), saysSkewed: []byte(saysSkewed),
 	saysRaised: []byte(saysRaised), saysNewer: []byte(saysNewer), saysNewerGroup: []byte(saysNewerGroup),
+	saysNewerLog: []byte(saysNewerLog),
 }
 
 func (w *logWatch) line(node string, line []byte) {
