@@ -39,7 +39,7 @@ func (m *Market) exclude(requester string, d *Decision) (own int) {
 	return own
 }
 
-var closedReasons = [...]Reason{ReasonCordoned, ReasonWithdrawn, ReasonStale}
+var closedReasons = [...]Reason{ReasonFull, ReasonCordoned, ReasonWithdrawn, ReasonStale}
 
 // decideTarget looks at one cluster only; of the others, none but counts are known.
 func (m *Market) decideTarget(request *Request, own int, d *Decision) {
@@ -298,7 +298,7 @@ func (n *need) least(share uint64) int64 {
 // listTheRest fills the list of misses with clusters whose reason knows no distance, by ID.
 func (m *Market) listTheRest(own int, d *Decision) {
 	s := &m.scan
-	for _, reason := range [...]Reason{ReasonUnpriced, ReasonLabelMismatch, ReasonCordoned, ReasonWithdrawn, ReasonStale} {
+	for _, reason := range [...]Reason{ReasonUnpriced, ReasonLabelMismatch, ReasonFull, ReasonCordoned, ReasonWithdrawn, ReasonStale} {
 		if d.Excluded[reason] == 0 {
 			continue
 		}

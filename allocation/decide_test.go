@@ -160,6 +160,7 @@ func TestTakingAndGivingIsTheSameAsSetting(t *testing.T) {
 			account := *offers[i].Account
 			account.HeldOrUsed = account.HeldOrUsed.Add(amounts)
 			offers[i].Account = &account
+			offers[i].Holds++
 		}
 		taken.Take("nobody", request.Amounts)
 		taken.Decide(&request, &d)

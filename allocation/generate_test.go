@@ -94,6 +94,8 @@ func offerGen(id string) *rapid.Generator[Offer] {
 			o.Withdrawn = true
 		case 2:
 			o.Cordoned, o.Stale = true, rapid.Bool().Draw(t, "stale too")
+		case 3:
+			o.Holds = MaxHolds - rapid.IntRange(0, 2).Draw(t, "holds left")
 		}
 		return o
 	})

@@ -60,10 +60,10 @@ const (
 )
 
 func missKey(reason Reason, distance uint64) uint64 {
-	return uint64(reasonCount-1-reason)<<missShift | distance
+	return (reasonCount-1-rankOf[reason])<<missShift | distance
 }
 
-func (x miss) reason() Reason   { return reasonCount - 1 - Reason(x.key>>missShift) }
+func (x miss) reason() Reason   { return byRank[reasonCount-1-x.key>>missShift] }
 func (x miss) distance() uint64 { return x.key & maxDistance }
 
 func (x miss) before(other miss) bool {

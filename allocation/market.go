@@ -88,11 +88,7 @@ func (m *Market) Set(offer Offer) {
 		m.insert(i, s)
 	}
 	m.count(s, +1)
-	m.flags[i] = flags(s.offer.closed())
-	if s.offer.Prices.Priced {
-		m.flags[i] |= flagPriced
-	}
-	m.mark(i)
+	m.flag(i)
 	for _, c := range m.columns {
 		c.set(i, s)
 	}
@@ -122,8 +118,8 @@ func (m *Market) Remove(clusterID string) {
 	m.markAll()
 }
 
-// Take holds amounts on a cluster until the next Set of it: what a planner has proposed and the state
-// does not show yet. It does not ask whether they fit.
+// Take is one more hold on a cluster until the next Set of it: what a planner has proposed and the state
+// does not show yet. It does not ask whether it fits.
 func (m *Market) Take(clusterID string, amounts Amounts) { m.move(clusterID, amounts, +1) }
 
 // Give takes back a Take.
@@ -135,6 +131,10 @@ func (m *Market) move(clusterID string, amounts Amounts, sign int64) {
 		return
 	}
 	s := m.slots[i]
+	m.closed[s.offer.closed()]--
+	s.offer.Holds += int(sign)
+	m.closed[s.offer.closed()]++
+	m.flag(i)
 	s.account.HeldOrUsed = s.account.HeldOrUsed.combine(amounts, sign)
 	for _, a := range amounts {
 		if c := m.columns[a.Resource]; c != nil {
@@ -190,6 +190,16 @@ func (m *Market) count(s *slot, by int) {
 	for _, p := range s.offer.Prices.Unit {
 		name(p.Resource)
 	}
+}
+
+// flag brings one cluster's flags up to its offer.
+func (m *Market) flag(i int) {
+	offer := &m.slots[i].offer
+	m.flags[i] = flags(offer.closed())
+	if offer.Prices.Priced {
+		m.flags[i] |= flagPriced
+	}
+	m.mark(i)
 }
 
 // mark brings one cluster's bits up to its flags.

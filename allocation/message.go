@@ -59,8 +59,8 @@ func (d *Decision) writeMisses(b *strings.Builder, request *Request) {
 // writeRest counts the clusters that were not named, nearest reason first.
 func writeRest(b *strings.Builder, rest *[reasonCount]int) {
 	separator := "; others: "
-	for reason := reasonCount - 1; reason > 0; reason-- {
-		if rest[reason] > 0 {
+	for rank := reasonCount - 1; rank > 0; rank-- {
+		if reason := byRank[rank]; rest[reason] > 0 {
 			fmt.Fprintf(b, "%s%d %s", separator, rest[reason], reasonWords[reason])
 			separator = ", "
 		}
@@ -71,7 +71,7 @@ func writeRest(b *strings.Builder, rest *[reasonCount]int) {
 var reasonWords = [reasonCount]string{
 	"feasible", "stale", "withdrawn by its provider", "cordoned by its provider", "not the target",
 	"not selected by clusterSelector", "without a price under a price limit", "over the price limit",
-	"insufficient", "fragmented",
+	"insufficient", "fragmented", "holding as many reservations as one cluster may",
 }
 
 // writeReason says why the cluster is excluded, with the figures it has.

@@ -6,6 +6,9 @@ const (
 	LabelProvider = "provider"
 )
 
+// MaxHolds bounds how many live holds one cluster has.
+const MaxHolds = 16384
+
 // Offer is one cluster as a Market takes it.
 type Offer struct {
 	ClusterID string
@@ -15,6 +18,7 @@ type Offer struct {
 
 	// The cluster is Active where none of these is set. The first that is set is the reason shown.
 	Stale, Withdrawn, Cordoned bool
+	Holds                      int // live ones; with MaxHolds it takes no more
 
 	Account     *Account // read by Set, not kept
 	LargestFree Amounts  // on one single node
@@ -43,6 +47,8 @@ func (o *Offer) closed() Reason {
 		return ReasonWithdrawn
 	case o.Cordoned:
 		return ReasonCordoned
+	case o.Holds >= MaxHolds:
+		return ReasonFull
 	}
 	return ReasonNone
 }

@@ -132,6 +132,8 @@ func oracleFilter(o *Offer, request *Request, price *big.Int) (Reason, *big.Int)
 		return ReasonWithdrawn, zero
 	case o.Cordoned:
 		return ReasonCordoned, zero
+	case o.Holds >= MaxHolds:
+		return ReasonFull, zero
 	case request.Target != "" && o.ClusterID != request.Target:
 		return ReasonWrongTarget, zero
 	case request.Selector != nil && !request.Selector.Matches(labels.Set(oracleLabels(o))):
@@ -218,7 +220,7 @@ func oracleDecide(offers []Offer, request *Request, policy Policy) oracleVerdict
 	sort.Slice(v.misses, func(i, j int) bool {
 		x, y := v.misses[i], v.misses[j]
 		if x.reason != y.reason {
-			return x.reason > y.reason
+			return rankOf[x.reason] > rankOf[y.reason]
 		}
 		if by := x.nearness.Cmp(y.nearness); by != 0 {
 			return by < 0

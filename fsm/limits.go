@@ -1,5 +1,7 @@
 package fsm
 
+import "github.com/bourse-dev/bourse/allocation"
+
 // A limit on everything. What exceeds one is refused where it is encoded, at the node that
 // got the request, so that no replica ever meets it in the log.
 const (
@@ -40,7 +42,7 @@ const (
 	MaxHoldsPerRow = 64
 	// MaxHoldsPerAccount bounds how many rows hold on one account. Apply adds up all holds of
 	// every account it touched, at about 20 ns each: 16,384 cost 0.3 ms.
-	MaxHoldsPerAccount = 16384
+	MaxHoldsPerAccount = allocation.MaxHolds
 
 	// MaxResults is how many results are remembered for retries: at 1,000 writes a second
 	// a minute's worth, and about 4 MiB.

@@ -41,10 +41,10 @@ func (v *view) set(row *fsm.Row) {
 		o = readOffer(row)
 		v.offers[row.Key] = o
 	}
-	o.Account, o.LargestFree, o.Cordoned = &allocation.Account{}, nil, o.cordoned
+	o.Account, o.LargestFree, o.Cordoned, o.Holds = &allocation.Account{}, nil, o.cordoned, 0
 	if row.Account != nil {
 		o.Account, o.LargestFree = &row.Account.Account, row.Account.LargestFree
-		o.Cordoned = o.cordoned || row.Account.Closed
+		o.Cordoned, o.Holds = o.cordoned || row.Account.Closed, row.Account.HoldCount()
 	}
 	// Apply refuses a hold on a closed account; the view says the same.
 	o.Stale = row.Ledger == nil || row.Ledger.Phase != store.PhaseActive || row.Ledger.Closed
