@@ -5,16 +5,43 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 
-	"github.com/bourse-dev/bourse/allocation"
-	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
 )
 
 // decideAll serves waiters and arrivals in one order. It stops where the Step is full, and never
 // skips: what comes later in the order must not take what comes earlier might get. One batch has
-// one chunk; what it has left, and other batches, let requests of the same priority past.
+// one chunk; what it has left lets requests of the same priority past, those of a lower one not.
 func (t *term) decideAll() {
+	candidates := t.candidates()
+	t.fresh = nil
+	decisions := 0
+	var rest *request // the batch that has had its chunk, and has items left
+	for i, r := range candidates {
+		if decisions >= maxDecisions || !t.plan.fits(r.bytes()) {
+			t.keep(candidates[i:])
+			return
+		}
+		switch {
+		case t.plan.busy(r.key), rest != nil && (r.batch != nil || r.priority < rest.priority && !r.extends()):
+			t.later(r)
+		case r.batch != nil:
+			decided, left := t.decideBatch(r, maxDecisions-decisions, i == len(candidates)-1)
+			if decisions += decided; left {
+				rest = r
+			}
+		case r.intent == nil:
+			r.untried = false
+			decisions++
+			t.placeWaiter(r)
+		case t.admit(r):
+			decisions++
+		}
+	}
+}
+
+// candidates are what may be decided now, in the order of service.
+func (t *term) candidates() []*request {
 	t.rouse()
 	for _, r := range t.fresh {
 		r.seeRow(t.state.Row(r.key))
@@ -29,47 +56,7 @@ func (t *term) decideAll() {
 		}
 	}
 	slices.SortStableFunc(candidates, before)
-
-	t.fresh = nil
-	decisions := 0
-	edited, chunks := map[string]struct{}{}, false
-	for _, r := range candidates {
-		if r.intent != nil && !t.settledBefore(r) {
-			edited[r.key] = struct{}{}
-		}
-		chunks = chunks || r.batch != nil
-	}
-	var rest *request // the batch that has had its chunk, and has items left
-	for i, r := range candidates {
-		if decisions >= maxDecisions || !t.roomFor(r, i == 0) || rest != nil && r.priority < rest.priority {
-			t.keep(candidates[i:])
-			return
-		}
-		_, superseded := edited[r.key]
-		switch {
-		case t.plan.busy(r.key), r.batch != nil && rest != nil:
-			t.later(r)
-		case r.batch != nil:
-			decided, left := t.decideBatch(r, maxDecisions-decisions, i == len(candidates)-1)
-			if decisions += decided; left {
-				rest = r
-			}
-		case r.intent == nil && superseded && !chunks:
-			// The edit is decided in its place. Not where a batch may end the Step before its turn.
-		case r.intent == nil:
-			r.untried = false
-			decisions++
-			t.placeWaiter(r)
-		case t.admit(r):
-			decisions++
-		}
-	}
-}
-
-// roomFor says whether the Step has room for the request. A batch that comes first has it, whatever
-// ends in this Step: it may be larger than what is ever left.
-func (t *term) roomFor(r *request, first bool) bool {
-	return first && r.batch != nil || !t.plan.full(itemOverheadBytes+r.bytes())
+	return candidates
 }
 
 // later leaves a request for the next Step, and goes on with the others.
@@ -160,65 +147,42 @@ func (t *term) place(r *request) {
 		t.placeSplit(r)
 		return
 	}
-	t.view.market.Decide(&r.ask, &t.decision)
-	if t.decision.Found {
-		t.grant(r)
-		return
-	}
-	if ledger := r.notGranted(t.now, t.decision.Message(&r.ask), t.record()); ledger.Ended {
-		t.commit(r, ledger, nil, OutcomeFailed)
-	} else {
-		t.commit(r, ledger, nil, OutcomeWaiting)
-	}
+	t.settlePlaced(t.placer().place(r))
 }
 
 // placeWaiter decides a request that waits in the state. Nothing is written where nothing
 // changes.
 func (t *term) placeWaiter(r *request) {
 	t.view.market.Decide(&r.ask, &t.decision)
-	switch {
-	case t.decision.Found:
-		t.grant(r)
-	case r.waitUntil(t.now) == 0:
-		t.commit(r, r.failed(t.now, t.decision.Message(&r.ask), t.record()), nil, OutcomeFailed)
-	case r.row.Ledger == nil || r.row.Ledger.Phase == 0:
-		t.commit(r, r.pending(t.now, t.decision.Message(&r.ask), t.record()), nil, OutcomeWaiting)
+	if t.decision.Found || r.waitFor == 0 || r.row.Ledger == nil || r.row.Ledger.Phase == 0 {
+		t.settlePlaced(t.placer().placed(r))
 	}
 }
 
-// grant proposes the hold on the winner and takes it from the view.
-func (t *term) grant(r *request) {
-	winner := t.decision.Best()
-	account := broker.AdvertisementKey(winner.ClusterID)
-	ledger := r.granted(t.now, winner, t.view.offers[account].endpoint, t.record())
-	t.commit(r, ledger, []fsm.Move{{
-		Op: fsm.MoveHold, Account: account, Holder: r.key, Amounts: r.ask.Amounts, Priority: r.priority,
-	}}, OutcomeGranted)
-	t.view.market.Take(winner.ClusterID, r.ask.Amounts)
-	t.taken[account] = struct{}{}
+// settlePlaced proposes what was decided of one request.
+func (t *term) settlePlaced(p placed) {
+	switch {
+	case p.move != nil:
+		t.commit(p.request, p.ledger, []fsm.Move{*p.move}, OutcomeGranted)
+		t.taken[p.move.Account] = struct{}{}
+	case p.ledger.Ended:
+		t.commit(p.request, p.ledger, nil, OutcomeFailed)
+	default:
+		t.commit(p.request, p.ledger, nil, OutcomeWaiting)
+	}
 }
 
-// record is the last decision in the ledger's encoding.
-func (t *term) record() []byte {
-	return allocation.EncodeDecision(nil, &t.decision, uint64(t.state.Revision()))
-}
-
-// extend gives a Reserved one a longer lease, counted from the grant.
+// extend gives a Reserved one a longer lease, with its pieces.
 func (t *term) extend(r *request) {
 	old := store.ReservationOf(r.row)
 	spec := r.object.Spec
 	spec.Duration = old.Spec.Duration
-	ledger, longer := r.extended(*r.row.Ledger)
 	bound := old.Status.PartOf != nil && old.Status.PartOf.Bound
-	if !longer || bound || !equality.Semantic.DeepEqual(spec, old.Spec) {
+	if bound || !equality.Semantic.DeepEqual(spec, old.Spec) {
 		t.refuseChange(r, fsm.RefusedInvalid)
 		return
 	}
-	if len(old.Status.Pieces) > 0 {
-		t.extendGroup(r, r.duration, r.object)
-		return
-	}
-	t.commitAs(r, ledger, nil, OutcomeExtended, reasonExtended, "Normal")
+	t.extendGroup(r, r.object)
 }
 
 // placeSplit decides a request that may be met in pieces. A piece whose name is taken refuses it.
@@ -260,13 +224,9 @@ func (t *term) commit(r *request, ledger *fsm.Ledger, moves []fsm.Move, outcome 
 	if outcome == OutcomeFailed {
 		kind = "Warning"
 	}
-	t.commitAs(r, ledger, moves, outcome, ledger.Reason, kind)
-}
-
-func (t *term) commitAs(r *request, ledger *fsm.Ledger, moves []fsm.Move, outcome Outcome, reason, kind string) {
 	txn := t.commitTxn(r, ledger)
 	txn.Moves = moves
-	txn.Writes = append(txn.Writes, t.eventWrite(r.key, r.object, kind, reason, ledger.Message))
+	txn.Writes = append(txn.Writes, t.eventWrite(r.key, r.object, kind, ledger.Reason, ledger.Message))
 	t.propose(proposal{key: r.key, request: r, outcome: outcome}, txn)
 }
 

@@ -38,7 +38,11 @@ func (t *term) removeLeaving() {
 // on. A part with finalizers is a promise that somebody is told first: it ends now, and goes later.
 // r is nil where nobody asks: the row was kept long enough.
 func (t *term) dissolve(row *fsm.Row, r *request) {
-	g, bound := t.groupUnder(row), t.groupOf(row) != nil // bound ones go in one command: 128 parts fit
+	g, bound := t.groupUnder(row), true // bound ones go in one command: 128 parts fit
+	if isBatch(row.Key) {
+		b := store.BatchOf(row)
+		bound = b != nil && b.Spec.Atomic
+	}
 	txn, more := &fsm.Txn{}, false
 	p := proposal{key: row.Key, outcome: OutcomeRemoved, leaving: r}
 	for _, part := range g.parts {
@@ -124,7 +128,7 @@ func (t *term) leavingSettled(p *proposal, s *cluster.Settled) {
 	case s.Result.Refusal == nil && p.partial:
 		r.begun = true
 		return
-	case s.Result.Refusal != nil && (r.begun || t.state.GuardsHold(r.intent.Txn.Guards)) && r.refusals < maxRefusals:
+	case s.Result.Refusal != nil && (r.begun || r.refusals < maxRefusals && t.state.GuardsHold(r.intent.Txn.Guards)):
 		r.refusals++ // a part was not as it was: look again
 		return
 	}

@@ -1,8 +1,6 @@
 package reservation
 
 import (
-	"fmt"
-
 	"github.com/bourse-dev/bourse/allocation"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
@@ -35,56 +33,35 @@ func (t *term) endLeases() {
 		if at := dueAt(row); at == 0 || at > t.now {
 			continue // it was extended or changed since; the newer deadline is in the heap
 		}
-		if g := t.groupOf(row); g != nil || isBatch(row.Key) {
-			if !t.groupDue(g, row) {
-				t.leases.add(d.at, d.key)
-				t.plan.left = true
-				return
-			}
-			continue
-		}
-		switch row.Ledger.Phase {
-		case store.PhaseReserved:
-			t.expire(row)
-		case store.PhasePending:
-			t.timeOut(row)
-		default:
-			t.remove(row)
+		if !t.endDue(t.groupOf(row), row) {
+			t.leases.add(d.at, d.key)
+			t.plan.left = true
+			return
 		}
 	}
 	t.plan.left = t.plan.left || t.leases.next() > 0 && t.leases.next() <= t.now
 }
 
-// groupDue is for what stands not alone: it ends as one, and goes with its head. False: not in
-// this Step.
-func (t *term) groupDue(g *group, row *fsm.Row) bool {
+// endDue is for a row whose time has come: what is live ends as one, and what is final goes with its
+// head. False: not in this Step.
+func (t *term) endDue(g *group, row *fsm.Row) bool {
+	phase := phaseOf(row)
 	switch {
-	case g == nil || row == g.head && phaseOf(row) != store.PhaseReserved:
-		if len(headObject(row).GetFinalizers()) > 0 && !isLeaving(row) {
-			return true // as remove
-		}
-		if t.busyGroup(t.groupUnder(row)) {
-			return false
-		}
-		t.dissolve(row, nil)
-	case phaseOf(row) != store.PhaseReserved:
-		// A final part goes with the whole.
-	case t.busyGroup(g):
+	case phase != store.PhaseReserved && row != g.head:
+		return true // a final part goes with the whole
+	case phase > store.PhaseReserved && len(headObject(row).GetFinalizers()) > 0 && !isLeaving(row):
+		return true // they are a promise that somebody is told first
+	case t.busyGroup(g) || !t.plan.fits(len(g.parts)*partBytes):
 		return false
-	case t.plan.full(itemOverheadBytes + len(g.parts)*partBytes):
-		return false
-	default:
+	case phase == store.PhasePending && !isBatch(row.Key):
+		t.timeOut(row)
+	case phase == store.PhaseReserved:
+		// The guards name the fence and the expiry that were seen: a lease that was extended meanwhile is not ended.
 		t.endGroup(g, OutcomeExpired, reasonExpired, "the reservation ended as asked", fsm.GuardLease)
+	default:
+		t.dissolve(row, nil)
 	}
 	return true
-}
-
-// expire ends a lease. The guard names the fence and the expiry that were seen: a lease that was
-// extended meanwhile is not ended.
-func (t *term) expire(row *fsm.Row) {
-	t.release(row, OutcomeExpired, reasonExpired,
-		fmt.Sprintf("the reservation on %s ended as asked", row.Ledger.Target),
-		fsm.GuardLease(row))
 }
 
 // releaseHolders ends every reservation on the account. False: something is left for the next
@@ -112,32 +89,15 @@ func (t *term) releaseHolders(account string) bool {
 		}
 		message := clusterIDOf(account) + " has withdrawn its offer"
 		unchanged := fsm.GuardSpec(row) // the provider may have changed its mind
-		if g := t.groupOf(holder); g == nil {
-			t.release(holder, OutcomeWithdrawn, reasonWithdrawn, message, fsm.GuardLedger(holder), unchanged)
-		} else if t.busyGroup(g) || t.plan.full(itemOverheadBytes+len(g.parts)*partBytes) {
+		g := t.groupOf(holder)
+		if t.busyGroup(g) || !t.plan.fits(len(g.parts)*partBytes) {
 			return false
-		} else {
-			t.endGroup(g, OutcomeWithdrawn, reasonWithdrawn, message, fsm.GuardLedger, unchanged)
 		}
+		t.endGroup(g, OutcomeWithdrawn, reasonWithdrawn, message, fsm.GuardLedger, unchanged)
 		// It stays in the set until the state shows no holder.
 		done = false
 	}
 	return done
-}
-
-// release ends a Reserved reservation; Apply ends its holds with it.
-func (t *term) release(row *fsm.Row, outcome Outcome, reason, message string, guards ...fsm.Guard) {
-	t.propose(proposal{key: row.Key, outcome: outcome}, &fsm.Txn{
-		Guards: guards,
-		Writes: []fsm.Write{
-			t.ended(row, reason, message),
-			t.eventWrite(row.Key, store.ReservationOf(row), "Normal", reason, message),
-		},
-	})
-	t.plan.endings++
-	for _, held := range row.Ledger.Holds {
-		t.free(held.Account, row.Key)
-	}
 }
 
 // free counts a hold that this Step ends as free in the same Step: its command comes first in the
@@ -176,18 +136,4 @@ func (t *term) timeOut(row *fsm.Row) {
 		},
 	})
 	t.plan.endings++
-}
-
-// remove deletes a final reservation that was kept long enough, and its events. One with
-// finalizers stays until they are gone: they are a promise that somebody is told first.
-func (t *term) remove(row *fsm.Row) {
-	if len(store.ReservationOf(row).Finalizers) > 0 {
-		return
-	}
-	t.propose(proposal{key: row.Key, outcome: OutcomeRemoved}, &fsm.Txn{
-		Guards: []fsm.Guard{fsm.GuardRow(row)},
-		Writes: []fsm.Write{{Key: row.Key, Delete: true}},
-	})
-	t.plan.endings++
-	t.events.doomOwner(row.Key)
 }

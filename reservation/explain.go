@@ -106,7 +106,7 @@ func batchStatusOf(object *broker.ReservationBatch, ledger *fsm.Ledger, facts []
 // decideDecided is a dry-run on one that is Reserved or final: only its lease may change.
 func decideDecided(r *request) broker.ReservationStatus {
 	if phaseOf(r.row) == store.PhaseReserved {
-		if ledger, longer := r.extended(*r.row.Ledger); longer {
+		if ledger, longer := r.extended(); longer {
 			return statusOf(r, ledger)
 		}
 	}

@@ -14,9 +14,10 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// group is what is granted, extended, ended and removed as one: a split reservation with its pieces,
-// or an atomic batch with the reservations of its items. Every change of it is one command, so at no
-// revision does a part differ from the whole.
+// group is what is granted, extended, ended and removed as one: a reservation alone, a split one with
+// its pieces, or an atomic batch with the reservations of its items. Every change of it is one command,
+// so at no revision does a part differ from the whole. A batch that is not atomic is removed with its
+// items, which otherwise stand alone.
 type group struct {
 	head  *fsm.Row
 	parts []*fsm.Row // those that are there; final ones may be gone
@@ -29,21 +30,20 @@ func partUID(whole metav1.Object, part string) types.UID {
 	return types.UID(uuid.NewSHA1(partSpace, []byte(string(whole.GetUID())+"/"+part)).String())
 }
 
-// groupOf the row belongs to; nil where it stands alone.
+// groupOf the row belongs to.
 func (t *term) groupOf(row *fsm.Row) *group {
-	if isBatch(row.Key) {
-		if b := store.BatchOf(row); b != nil && b.Spec.Atomic {
-			return t.groupUnder(row)
+	if isReservation(row.Key) {
+		if head := WholeOf(t.state, store.ReservationOf(row)); head != nil {
+			return t.groupUnder(head)
 		}
-		return nil
 	}
-	object := store.ReservationOf(row)
-	switch {
-	case object == nil:
-		return nil
-	case len(object.Status.Pieces) > 0:
-		return t.groupUnder(row)
-	case object.Status.PartOf == nil || !object.Status.PartOf.Bound:
+	return t.groupUnder(row)
+}
+
+// WholeOf is the row that a bound part is ended with. nil: it is none, or it outlived the whole for the
+// sake of a finalizer.
+func WholeOf(state *fsm.State, object *broker.Reservation) *fsm.Row {
+	if object == nil || object.Status.PartOf == nil || !object.Status.PartOf.Bound {
 		return nil
 	}
 	whole := object.Status.PartOf
@@ -51,11 +51,11 @@ func (t *term) groupOf(row *fsm.Row) *group {
 	if whole.Kind == broker.KindReservationBatch {
 		key = broker.BatchKey(object.Namespace, whole.Name)
 	}
-	head := t.state.Row(key)
+	head := state.Row(key)
 	if head == nil || headObject(head).GetUID() != whole.UID {
-		return nil // it outlived the whole, for the sake of a finalizer
+		return nil
 	}
-	return t.groupUnder(head)
+	return head
 }
 
 func (t *term) groupUnder(head *fsm.Row) *group {
@@ -168,33 +168,27 @@ func (t *term) extendBatch(r *request) {
 	}
 	spec := r.batch.object.Spec
 	spec.Duration = old.Spec.Duration
-	duration, err := span(r.batch.object.Spec.Duration)
-	if err != nil || phaseOf(r.row) != store.PhaseReserved || !old.Spec.Atomic || !equality.Semantic.DeepEqual(spec, old.Spec) {
+	var err error
+	if r.duration, err = span(r.batch.object.Spec.Duration); err != nil || phaseOf(r.row) != store.PhaseReserved || !old.Spec.Atomic || !equality.Semantic.DeepEqual(spec, old.Spec) {
 		t.refuseChange(r, fsm.RefusedInvalid)
 		return
 	}
-	t.extendGroup(r, duration, r.batch.object)
+	t.extendGroup(r, r.batch.object)
 }
 
 // extendGroup gives the whole and all its parts a longer lease, counted from the grant.
-func (t *term) extendGroup(r *request, duration fsm.Millis, head metav1.Object) {
+func (t *term) extendGroup(r *request, head metav1.Object) {
 	g := t.groupUnder(r.row)
 	if t.busyGroup(g) {
 		t.fresh = append(t.fresh, r)
 		return
 	}
-	ledger, longer := extended(*r.row.Ledger, duration)
+	ledger, longer := r.extended()
 	if !longer {
 		t.refuseChange(r, fsm.RefusedInvalid)
 		return
 	}
-	txn := &fsm.Txn{ID: r.id(), Guards: slices.Clone(r.intent.Txn.Guards), Writes: slices.Clone(r.intent.Txn.Writes)}
-	txn.Guards = append(txn.Guards, fsm.GuardSpec(r.row), fsm.GuardLedger(r.row))
-	if !isBatch(r.key) {
-		object := store.ReservationOf(r.row)
-		ledger.Message = describePieces(r.ask.Amounts, object.Status.Pieces, ledger.ExpiresAt)
-	}
-	txn.Writes[r.write].Ledger = ledger
+	txn := t.commitTxn(r, ledger)
 	for _, row := range g.parts {
 		txn.Guards = append(txn.Guards, fsm.GuardBody(row))
 		txn.Writes = append(txn.Writes, t.extendedPart(row, ledger, head))

@@ -45,12 +45,19 @@ func (r *request) failed(now fsm.Millis, why string, record []byte) *fsm.Ledger 
 	}
 }
 
-// extended is the lease with the request's duration, counted from the grant. False: that would
+// extended is the row's lease with the request's duration, counted from the grant. False: that would
 // be shorter.
-func (r *request) extended(ledger fsm.Ledger) (*fsm.Ledger, bool) {
-	later, longer := extended(ledger, r.duration)
-	later.Message = describeGrant(r.ask.Amounts, ledger.Target, later.ExpiresAt)
-	return later, longer
+func (r *request) extended() (*fsm.Ledger, bool) {
+	ledger, longer := extended(*r.row.Ledger, r.duration)
+	if r.batch != nil {
+		return ledger, longer
+	}
+	if pieces := store.ReservationOf(r.row).Status.Pieces; len(pieces) > 0 {
+		ledger.Message = describePieces(r.ask.Amounts, pieces, ledger.ExpiresAt)
+	} else {
+		ledger.Message = describeGrant(r.ask.Amounts, ledger.Target, ledger.ExpiresAt)
+	}
+	return ledger, longer
 }
 
 func extended(ledger fsm.Ledger, duration fsm.Millis) (*fsm.Ledger, bool) {

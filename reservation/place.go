@@ -30,6 +30,11 @@ type placed struct {
 // place decides one request and takes from the view what it is granted.
 func (p *placer) place(r *request) placed {
 	p.view.market.Decide(&r.ask, p.decision)
+	return p.placed(r)
+}
+
+// placed does so with the decision that was made last, which is the request's.
+func (p *placer) placed(r *request) placed {
 	if !p.decision.Found {
 		return placed{
 			request: r, short: shortMiss(p.decision, &r.ask),

@@ -15,7 +15,8 @@ type plan struct {
 	answers []cluster.Answer
 	bytes   int
 	endings int
-	removed int // events
+	removed int  // events
+	large   bool // it has a command that is larger than half an entry
 	keys    map[string]struct{}
 	// left: something that could be done now has to wait for the next Step.
 	left bool
@@ -30,19 +31,31 @@ func (p *plan) busy(key string) bool {
 	return ok
 }
 
-// full says whether a command of this size has to wait for the next Step.
-func (p *plan) full(bytes int) bool {
-	items := len(p.items) - p.removed
-	return items >= maxItems || items > 0 && p.bytes+bytes > maxEntryBytes
+// fits says whether a command that adds so many bytes to its overhead has room in this Step. One that
+// is larger than half an entry has it once, beside whatever came before: it would wait for ever for a
+// Step that nothing comes before in.
+func (p *plan) fits(bytes int) bool {
+	bytes += itemOverheadBytes
+	switch items := len(p.items) - p.removed; {
+	case items == 0:
+		return true
+	case items >= maxItems:
+		return false
+	case isLarge(bytes) && !p.large:
+		return true
+	}
+	return p.bytes+bytes <= maxEntryBytes
 }
 
-func (p *plan) endingsFull() bool {
-	return p.endings >= maxEndings || p.full(itemOverheadBytes)
-}
+func isLarge(bytes int) bool { return bytes > maxEntryBytes/2 }
+
+func (p *plan) endingsFull() bool { return p.endings >= maxEndings || !p.fits(0) }
 
 func (p *plan) add(item cluster.Item) {
+	bytes := itemBytes(item.Txn)
 	p.items = append(p.items, item)
-	p.bytes += itemBytes(item.Txn)
+	p.bytes += bytes
+	p.large = p.large || isLarge(bytes)
 }
 
 func (p *plan) answer(in *cluster.Intent, result fsm.Result) {

@@ -55,12 +55,15 @@ func (r *request) id() fsm.RequestID {
 	return id
 }
 
-// bytes that the intent brings into an entry.
+// extends: what is asked for is a longer lease, which takes nothing.
+func (r *request) extends() bool { return r.row != nil && phaseOf(r.row) == store.PhaseReserved }
+
+// bytes that the intent brings into an entry, beside its overhead.
 func (r *request) bytes() int {
 	if r.intent == nil {
 		return 0
 	}
-	n := itemBytes(r.intent.Txn)
+	n := itemBytes(r.intent.Txn) - itemOverheadBytes
 	if r.batch != nil && r.batch.object.Spec.Atomic {
 		n += len(r.batch.object.Spec.Items) * partBytes
 	}

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
@@ -13,6 +14,7 @@ import (
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/reservation"
 	"github.com/bourse-dev/bourse/store"
 )
 
@@ -21,15 +23,8 @@ import (
 
 func (r reservationREST) boundPart(obj runtime.Object, what, instead string) error {
 	v, ok := obj.(*broker.Reservation)
-	if !ok || v.Status.PartOf == nil || !v.Status.PartOf.Bound {
+	if !ok || reservation.WholeOf(r.server.cfg.DB.State(), v) == nil {
 		return nil
-	}
-	key := broker.ReservationKey(v.Namespace, v.Status.PartOf.Name)
-	if v.Status.PartOf.Kind == broker.KindReservationBatch {
-		key = broker.BatchKey(v.Namespace, v.Status.PartOf.Name)
-	}
-	if r.server.cfg.DB.State().Row(key) == nil {
-		return nil // there is no whole any more: nothing else would end it
 	}
 	return apierrors.NewConflict(broker.Resource("reservations"), v.Name, fmt.Errorf(
 		"it is a part of the %s %q and can't be %s alone: %s that instead",
@@ -60,7 +55,18 @@ func (g partsGate) Validate(_ context.Context, a admission.Attributes, _ admissi
 
 // Delete refuses a bound part that still holds something.
 func (r reservationREST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
-	return r.Store.Delete(ctx, name, func(ctx context.Context, obj runtime.Object) error {
+	return r.Store.Delete(ctx, name, r.unlessBound(validate), options)
+}
+
+// DeleteCollection refuses at the first such part.
+func (r reservationREST) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc,
+	options *metav1.DeleteOptions, list *internalversion.ListOptions,
+) (runtime.Object, error) {
+	return r.Store.DeleteCollection(ctx, r.unlessBound(validate), options, list)
+}
+
+func (r reservationREST) unlessBound(validate rest.ValidateObjectFunc) rest.ValidateObjectFunc {
+	return func(ctx context.Context, obj runtime.Object) error {
 		if v, ok := obj.(*broker.Reservation); ok && v.Status.Phase == broker.ReservationReserved {
 			if err := r.boundPart(obj, "deleted", "delete"); err != nil {
 				return err
@@ -70,7 +76,7 @@ func (r reservationREST) Delete(ctx context.Context, name string, validate rest.
 			return nil
 		}
 		return validate(ctx, obj)
-	}, options)
+	}
 }
 
 // Update refuses another spec of a bound part.

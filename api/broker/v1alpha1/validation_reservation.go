@@ -43,6 +43,9 @@ func ValidateReservationUpdate(updated, old *Reservation) field.ErrorList {
 	if equality.Semantic.DeepEqual(updated.Spec, old.Spec) {
 		return errs
 	}
+	if old.Status.PartOf != nil && updated.Spec.Split != nil {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "split"), "a part of a "+old.Status.PartOf.Kind+" can't be split"))
+	}
 	phase := old.Status.Phase
 	if phase == "" || phase == ReservationPending || phase == ReservationReserved && onlyLonger(&updated.Spec, &old.Spec) {
 		return errs
