@@ -71,7 +71,7 @@ func writeRest(b *strings.Builder, rest *[reasonCount]int) {
 var reasonWords = [reasonCount]string{
 	"feasible", "stale", "withdrawn by its provider", "cordoned by its provider", "not the target",
 	"not selected by clusterSelector", "without a price under a price limit", "over the price limit",
-	"insufficient", "fragmented", "holding as many reservations as one cluster may",
+	"insufficient", "fragmented", "at the limit of 16384 holds",
 }
 
 // writeReason says why the cluster is excluded, with the figures it has.

@@ -116,6 +116,14 @@ func (p *planner) enter(out cluster.Output) {
 	for _, item := range out.Propose {
 		entry.Txns = append(entry.Txns, *item.Txn)
 	}
+	// As cluster.Stepper splits it.
+	data, err := fsm.EncodeEntry(&entry)
+	if (err != nil || len(data) > cluster.MaxEntryBytes) && len(out.Propose) > 1 {
+		half := len(out.Propose) / 2
+		p.enter(cluster.Output{Propose: out.Propose[:half]})
+		p.enter(cluster.Output{Propose: out.Propose[half:]})
+		return
+	}
 	before := p.x.state
 	results := p.x.apply(entry)
 	for i, item := range out.Propose {
@@ -142,7 +150,6 @@ func (x *exchange) apply(entry fsm.Entry) []fsm.Result {
 	x.t.Helper()
 	data, err := fsm.EncodeEntry(&entry)
 	require.NoError(x.t, err)
-	require.Less(x.t, len(data), 256<<10)
 	out, err := x.state.Apply(data)
 	require.NoError(x.t, err)
 	x.state = out.State

@@ -62,7 +62,7 @@ func (v *view) give(key string, hold *fsm.Hold) {
 	v.market.Give(o.ClusterID, freed)
 	account := *o.Account
 	account.HeldOrUsed = account.HeldOrUsed.Sub(freed)
-	o.Account = &account
+	o.Account, o.Holds = &account, o.Holds-1
 }
 
 // remove forgets a cluster that is no more.
@@ -137,6 +137,9 @@ func phaseNumber(row *fsm.Row) uint8 {
 }
 
 func grew(before, after *fsm.Account) bool {
+	if before.HoldCount() >= fsm.MaxHoldsPerAccount && after.HoldCount() < fsm.MaxHoldsPerAccount {
+		return true
+	}
 	for i := range after.Allocatable {
 		if name := after.Allocatable[i].Resource; after.Available(name) > before.Available(name) {
 			return true
@@ -153,7 +156,7 @@ func grew(before, after *fsm.Account) bool {
 // couldFit is the cheap question asked before a full decision: is this cluster, alone, open to
 // the request and large enough? The price is left to the decision.
 func couldFit(o *offer, ask *allocation.Request) bool {
-	if o == nil || o.Stale || o.Cordoned || o.Withdrawn || o.ClusterID == ask.Requester {
+	if o == nil || o.Stale || o.Cordoned || o.Withdrawn || o.Holds >= allocation.MaxHolds || o.ClusterID == ask.Requester {
 		return false
 	}
 	if ask.Target != "" && ask.Target != o.ClusterID {

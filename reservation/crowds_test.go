@@ -1,0 +1,95 @@
+package reservation
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
+	"github.com/bourse-dev/bourse/cluster"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// fill puts so many holds of a thousandth of a core on a cluster.
+func (x *exchange) fill(id string, holds int) {
+	for n := 0; n < holds; {
+		entry := fsm.Entry{Time: x.now}
+		for ; n < holds && len(entry.Txns) < 1000; n++ {
+			holder := broker.ReservationKey("crowd", fmt.Sprintf("r%d", n))
+			entry.Txns = append(entry.Txns, fsm.Txn{
+				Writes: []fsm.Write{{Key: holder, Body: []byte("{}"), Ledger: &fsm.Ledger{Phase: store.PhaseReserved}}},
+				Moves:  []fsm.Move{{Op: fsm.MoveHold, Account: broker.AdvertisementKey(id), Holder: holder, Amounts: amounts("cpu=1m")}},
+			})
+		}
+		for _, result := range x.apply(entry) {
+			require.Nil(x.t, result.Refusal)
+		}
+	}
+}
+
+func TestAClusterWithAllTheHoldsItMayHaveIsPassedOver(t *testing.T) {
+	t.Parallel()
+	x := newExchange(t)
+	x.cluster("berlin", "cpu=1000", "0.1")
+	x.cluster("paris", "cpu=1000", "0.9")
+	x.fill("berlin", fsm.MaxHoldsPerAccount-1)
+	p := x.planner(Config{})
+	p.run()
+	b := batch("crowd", false, slices.Repeat([]broker.ReservationSpec{item("cpu=1")}, 40)...)
+	commands := 0
+	x.onEntry = func(_, _ *fsm.State, txns []fsm.Txn) { commands += len(txns) }
+	require.Nil(t, p.ask(x.batchCreation(b)).Refusal)
+	require.Equal(t, "40/40 Reserved", x.batchStatus("crowd").Message)
+	require.LessOrEqual(t, commands, 2)
+	require.Equal(t, "berlin", x.get("crowd-a").Status.TargetClusterID)
+	require.Equal(t, "paris", x.get("crowd-b").Status.TargetClusterID)
+
+	in := x.creation(reservation("here", "cpu=1", target("berlin"), waitFor("1h")))
+	require.Nil(t, p.ask(in).Refusal)
+	require.Contains(t, x.get("here").Status.Message, "berlin: at the limit of 16384 holds")
+	x.delete("crowd-a")
+	p.run()
+	require.Equal(t, broker.ReservationReserved, x.get("here").Status.Phase)
+}
+
+// Something of a higher priority comes before each Step: a large batch is granted beside it, and so is who comes
+// after the batch.
+func TestALargeAtomicBatchIsNotStarvedByThoseBeforeIt(t *testing.T) {
+	t.Parallel()
+	x, p := threeClusters(t)
+	b := batch("large", true, slices.Repeat([]broker.ReservationSpec{item("cpu=1m")}, broker.MaxAtomicItems)...)
+	whole, behind := x.batchCreation(b), x.creation(reservation("behind", "cpu=1m"))
+	p.submit(whole, behind)
+	for n := range 4 {
+		p.submit(x.creation(reservation(fmt.Sprintf("before-%d", n), "cpu=1m", priority(9))))
+		p.enter(p.plan())
+	}
+	require.Equal(t, "128/128 Reserved", x.batchStatus("large").Message)
+	require.NotNil(t, x.row("behind"))
+}
+
+// Something is deleted in each Step: a large batch whose time is over ends beside it, and so does what is due after it.
+func TestALargeGroupThatIsDueIsNotStarvedByWhatElseEnds(t *testing.T) {
+	t.Parallel()
+	x, p := threeClusters(t)
+	b := batch("large", true, slices.Repeat([]broker.ReservationSpec{item("cpu=1m")}, broker.MaxAtomicItems)...)
+	b.Spec.Duration = "1h"
+	require.Nil(t, p.ask(x.batchCreation(b)).Refusal)
+	require.Nil(t, p.ask(x.creation(reservation("after", "cpu=1m", duration("1h")))).Refusal)
+	var deletions []*cluster.Intent
+	for n := range 4 {
+		name := fmt.Sprintf("other-%d", n)
+		require.Nil(t, p.ask(x.batchCreation(batch(name, true, item("cpu=1m")))).Refusal)
+		deletions = append(deletions, x.deletion(x.batchRow(name)))
+	}
+	x.now += hour
+	for _, in := range deletions {
+		p.submit(in)
+		p.enter(p.plan())
+	}
+	require.Equal(t, broker.BatchReleased, x.batchStatus("large").Phase)
+	require.Equal(t, broker.ReservationReleased, x.get("after").Status.Phase)
+}
