@@ -336,3 +336,34 @@ func TestAnAtomicBatchBeyondOneEntryIsTooLarge(t *testing.T) {
 	require.Contains(t, refused.body, fmt.Sprintf("bytes of one log entry, the limit is %d", fsm.MaxTxnBytes))
 	require.Equal(t, before, x.DB.State().Hash(), "something was changed")
 }
+
+func TestNoCollectionDeleteEndsAPartAlone(t *testing.T) {
+	t.Parallel()
+	x := start(t)
+	x.advertise("berlin", 32)
+	c := x.client(server.GroupRequester + "rome")
+	c.must(http.StatusCreated, "POST", romeBatches, batchBody("train", "a=4 b=2 c=1", `"atomic":true`))
+	before := x.DB.State().Revision()
+	refused := c.must(http.StatusConflict, "DELETE", rome+"?fieldSelector=spec.requesterID%3Drome", "")
+	require.Contains(t, refused.body, "can't be deleted alone")
+	require.Equal(t, before, x.DB.State().Revision())
+
+	c.must(http.StatusOK, "DELETE", romeBatches+"/train", "")
+	c.must(http.StatusNotFound, "GET", rome+"/train-a", "")
+	berlin := x.stored("berlin").Spec.Resources.Reserved["cpu"]
+	require.Zero(t, berlin.Value())
+}
+
+func TestAnItemThatWaitsIsNotEditedIntoASplitOne(t *testing.T) {
+	t.Parallel()
+	x := start(t)
+	x.advertise("berlin", 4)
+	c := x.client(server.GroupRequester + "rome")
+	body := strings.Replace(batchBody("train", "a=8", ""), `"requestedResources"`, `"waitFor":"1h","requestedResources"`, 1)
+	c.must(http.StatusCreated, "POST", romeBatches, body)
+	refused := c.must(http.StatusUnprocessableEntity, "PATCH", rome+"/train-a",
+		`{"spec":{"waitFor":null,"split":{"maxPieces":2,"minPiece":{"cpu":"1"}}}}`, "Content-Type", mergeTyp)
+	require.Contains(t, refused.body, "spec.split: Forbidden: a part of a ReservationBatch can't be split")
+	c.must(http.StatusOK, "PATCH", rome+"/train-a", `{"spec":{"requestedResources":{"cpu":"2"}}}`, "Content-Type", mergeTyp)
+	require.Equal(t, broker.ReservationReserved, c.phase(rome+"/train-a"))
+}
