@@ -154,17 +154,24 @@ func (t *term) chunkRefused(p *proposal, s *cluster.Settled) {
 	if r.intent == nil {
 		return // its row, if it changed, comes with the changes
 	}
-	if kind := s.Result.Refusal.Kind; staleView(s.Result.Refusal) || kind == fsm.RefusedExists {
+	if r.another(s.Result.Refusal) {
 		t.fresh = append(t.fresh, r)
 		return
 	}
 	t.plan.answer(r.intent, s.Result)
 }
 
-// syncBatch brings the room up to one batch's row; nil: it is gone.
+// syncBatch brings the room up to one batch's row; nil: it is gone. Like a reservation that waits, one
+// that is being deleted gets nothing more.
 func (t *term) syncBatch(key string, row *fsm.Row) {
 	open := t.open[key]
-	if row == nil || phaseOf(row) != store.PhasePending {
+	var object *broker.ReservationBatch
+	if row != nil && phaseOf(row) == store.PhasePending {
+		if object = store.BatchOf(row); object == nil {
+			t.cfg.Logger.Error("a stored batch can't be read and is never decided", "key", key)
+		}
+	}
+	if object == nil || object.DeletionTimestamp != nil {
 		if open != nil { // deleted, or decided by somebody else
 			delete(t.open, key)
 			t.answerAll(open, fsm.Result{Revision: t.state.Revision()})
@@ -172,21 +179,16 @@ func (t *term) syncBatch(key string, row *fsm.Row) {
 		t.noteBatch(key, row)
 		return
 	}
-	if open == nil {
-		object := store.BatchOf(row)
-		if object == nil {
-			t.cfg.Logger.Error("a stored batch can't be read and is never decided", "key", key)
-			return
-		}
-		open = newBatchRequest(key, object)
-		t.open[key] = open
-	}
-	results, err := store.BatchResults(row, open.batch.object.Spec.Items)
+	results, err := store.BatchResults(row, object.Spec.Items)
 	if err != nil {
 		t.cfg.Logger.Error("the results of a batch can't be read and it is never decided", "key", key, "error", err)
 		delete(t.open, key)
 		return
 	}
-	open.row, open.created = row, row.Created
+	if open == nil {
+		open = newBatchRequest(key, object)
+		t.open[key] = open
+	}
+	open.batch.object, open.row, open.created = object, row, row.Created
 	open.setResults(results)
 }

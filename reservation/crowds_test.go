@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 	"github.com/bourse-dev/bourse/cluster"
@@ -92,4 +93,43 @@ func TestALargeGroupThatIsDueIsNotStarvedByWhatElseEnds(t *testing.T) {
 	}
 	require.Equal(t, broker.BatchReleased, x.batchStatus("large").Phase)
 	require.Equal(t, broker.ReservationReleased, x.get("after").Status.Phase)
+}
+
+func TestABatchThatIsBeingDeletedGetsNothingMore(t *testing.T) {
+	t.Parallel()
+	x, _ := threeClusters(t)
+	p := x.planner(Config{chunkItems: 2})
+	in := x.batchCreation(batch("b", false, slices.Repeat([]broker.ReservationSpec{item("cpu=1m")}, 6)...))
+	p.submit(in)
+	p.enter(p.plan())
+	require.Equal(t, "b-a=Reserved@berlin b-b=Reserved@berlin", x.phases())
+	row := x.batchRow("b")
+	b := store.BatchOf(row).DeepCopy()
+	at := metav1.NewTime(timeOf(x.now))
+	b.DeletionTimestamp, b.Finalizers = &at, []string{"example.com/hold"}
+	body, err := store.BatchBody(b)
+	require.NoError(t, err)
+	x.write(fsm.Txn{Guards: []fsm.Guard{fsm.GuardBody(row)}, Writes: []fsm.Write{{Key: row.Key, Body: body}}})
+	p.run()
+	p.begin()
+	p.run()
+	require.Equal(t, "b-a=Reserved@berlin b-b=Reserved@berlin", x.phases())
+	require.Nil(t, x.answer(in).Refusal)
+}
+
+// The name of an item was taken before the first chunk was applied, and then the leader was lost: who asks the next
+// one with the same id gets the other items.
+func TestATakenNameOfAnItemRefusesNoBatchAfterALeaderChange(t *testing.T) {
+	t.Parallel()
+	x, p := threeClusters(t)
+	in := x.batchCreation(batch("b", false, item("cpu=1"), item("cpu=1")))
+	p.submit(in)
+	out := p.plan()
+	body := bodyOf(reservation("b-b", "cpu=1"))
+	x.write(fsm.Txn{Writes: []fsm.Write{{Key: broker.ReservationKey("rome", "b-b"), Body: body, SpecChanged: true}}})
+	p.enter(out)
+	p.begin()
+	p.run()
+	require.Nil(t, x.answer(in).Refusal)
+	require.Equal(t, "1/2 Reserved, 1 Failed: the name b-b is taken by another reservation", x.batchStatus("b").Message)
 }

@@ -127,9 +127,4 @@ func shortMiss(d *allocation.Decision, ask *allocation.Request) string {
 }
 
 // clip keeps a result short: a thousand of them are in one row.
-func clip(s string) string {
-	if len(s) <= broker.MaxResultMessageBytes {
-		return s
-	}
-	return strings.ToValidUTF8(s[:broker.MaxResultMessageBytes-3], "") + "..."
-}
+func clip(s string) string { return broker.Clip(s, broker.MaxResultMessageBytes) }

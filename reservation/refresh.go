@@ -1,6 +1,9 @@
 package reservation
 
 import (
+	"maps"
+	"slices"
+
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
@@ -65,7 +68,7 @@ func (t *term) refreshBatches() {
 		return
 	}
 	looked := 0
-	for _, key := range sortedKeys(t.stale) {
+	for _, key := range slices.Sorted(maps.Keys(t.stale)) {
 		if t.stale[key] > t.now {
 			continue
 		}
@@ -99,7 +102,7 @@ func (t *term) refresh(key string) int {
 	changed := false
 	for i := range results {
 		if phase := results[i].Phase; phase == broker.ReservationPending || phase == broker.ReservationReserved {
-			now := t.resultNow(row, b, i)
+			now := t.resultNow(row, b, i, phase)
 			if now.Phase != phase || now.TargetClusterID != results[i].TargetClusterID {
 				results[i], changed = now, true
 			}
@@ -119,10 +122,13 @@ func (t *term) refresh(key string) int {
 }
 
 // resultNow is what has become of an item that was granted or waited.
-func (t *term) resultNow(batch *fsm.Row, b *broker.ReservationBatch, i int) broker.BatchResult {
+func (t *term) resultNow(batch *fsm.Row, b *broker.ReservationBatch, i int, was broker.ReservationPhase) broker.BatchResult {
 	result := broker.BatchResult{Name: b.Spec.Items[i].Name, Phase: broker.ReservationReleased, Message: "deleted"}
 	row := t.state.Row(itemKey(b, i))
 	if !isPartOf(row, batch) {
+		if was == broker.ReservationPending {
+			result.Phase = broker.ReservationFailed // it held nothing
+		}
 		return result
 	}
 	object := store.ReservationOf(row)

@@ -1,10 +1,8 @@
 package reservation
 
 import (
-	"cmp"
 	"fmt"
 	"math/bits"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -259,14 +257,4 @@ func addPrices(a, b int64) int64 {
 		return sum
 	}
 	return int64(^uint64(0) >> 1)
-}
-
-// sortedKeys gives maps an order: two runs of the same Steps propose the same.
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, cmp.Compare[string])
-	return keys
 }

@@ -175,12 +175,18 @@ func (t *term) refused(p proposal, s *cluster.Settled) {
 		}
 		return
 	}
-	if p.request != nil && staleView(refusal) && p.request.refusals < maxRefusals {
+	if p.request != nil && p.request.another(refusal) && p.request.refusals < maxRefusals {
 		p.request.refusals++
 		t.fresh = append(t.fresh, p.request)
 		return
 	}
 	t.plan.answer(s.Item.Intent, s.Result)
+}
+
+// another decision may do: the view was stale, or the name of an item was, which then fails alone.
+func (r *request) another(refusal *fsm.Refusal) bool {
+	inItems := r.batch != nil && !r.batch.object.Spec.Atomic
+	return staleView(refusal) || inItems && refusal.Kind == fsm.RefusedExists
 }
 
 // staleView says whether the account was not as the view showed it: another decision may do.
