@@ -153,6 +153,9 @@ func TestBalancedPicksWhatADecisionPicks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		offers, request := offersGen().Draw(t, "offers"), requestGen().Draw(t, "request")
 		request = Request{Amounts: request.Amounts, MaxPriceNano: NoPriceLimit}
+		if rapid.Bool().Draw(t, "small") { // what many clusters have
+			request.Amounts = Amounts{{CPU, 1}}
+		}
 		m, s := NewMarket(), &Spread{Strategy: broker.StrategyBalanced, Ask: request.Amounts}
 		for _, o := range offers {
 			m.Set(o)
