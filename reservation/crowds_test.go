@@ -133,3 +133,21 @@ func TestATakenNameOfAnItemRefusesNoBatchAfterALeaderChange(t *testing.T) {
 	require.Nil(t, x.answer(in).Refusal)
 	require.Equal(t, "1/2 Reserved, 1 Failed: the name b-b is taken by another reservation", x.batchStatus("b").Message)
 }
+
+// The first try of a deletion was refused since a part had changed, the second was done, and then the leader was lost:
+// who asks the next leader again hears that it is done.
+func TestADeletionThatTookTwoTriesIsAnsweredByTheNextLeader(t *testing.T) {
+	t.Parallel()
+	x, p := threeClusters(t)
+	require.Nil(t, p.ask(x.batchCreation(batch("b", true, item("cpu=1"), item("cpu=1")))).Refusal)
+	in := x.deletion(x.batchRow("b"))
+	p.submit(in)
+	out := p.plan()
+	x.change("b-a", func(r *broker.Reservation) { r.Labels = map[string]string{"changed": "meanwhile"} })
+	p.enter(out)
+	p.enter(p.plan())
+	require.Nil(t, x.batchRow("b"), "the second try did it")
+	p.begin()
+	p.run()
+	require.Nil(t, x.answer(in).Refusal)
+}

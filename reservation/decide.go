@@ -125,7 +125,11 @@ func (t *term) admit(r *request) bool {
 func (t *term) passOn(r *request) {
 	txn := *r.intent.Txn
 	txn.ID = r.id()
-	t.propose(proposal{key: r.key, request: r, passed: true}, &txn)
+	p := proposal{key: r.key, request: r, passed: true}
+	if txn.Writes[r.write].Delete {
+		p.request, p.leaving = nil, r
+	}
+	t.propose(p, &txn)
 }
 
 // refuseChange answers an edit that the reservation's phase forbids. The API layer reads the

@@ -24,6 +24,7 @@ func (t *term) removeLeaving() {
 			t.plan.answer(r.intent, fsm.Result{Revision: t.state.Revision()})
 		case !r.begun && t.settledBefore(r):
 			t.passOn(r)
+			t.leaving = append(t.leaving, r)
 		case t.plan.endingsFull() || t.busyGroup(t.groupUnder(row)):
 			t.leaving = append(t.leaving, r)
 			t.plan.left = true
@@ -118,6 +119,11 @@ func (t *term) endedPart(part *fsm.Row) fsm.Write {
 	return fsm.Write{Key: part.Key, Ledger: &ledger}
 }
 
+// asks says whether the intent itself asked what Apply found untrue.
+func (r *request) asks(refusal *fsm.Refusal) bool {
+	return slices.ContainsFunc(r.intent.Txn.Guards, func(g fsm.Guard) bool { return g.Key == refusal.Key && g.Part == refusal.Part })
+}
+
 // leavingSettled says what became of a step of a deletion.
 func (t *term) leavingSettled(p *proposal, s *cluster.Settled) {
 	r := p.leaving
@@ -128,7 +134,7 @@ func (t *term) leavingSettled(p *proposal, s *cluster.Settled) {
 	case s.Result.Refusal == nil && p.partial:
 		r.begun = true
 		return
-	case s.Result.Refusal != nil && (r.begun || r.refusals < maxRefusals && t.state.GuardsHold(r.intent.Txn.Guards)):
+	case s.Result.Refusal != nil && (r.begun || r.refusals < maxRefusals && !r.asks(s.Result.Refusal)):
 		r.refusals++ // a part was not as it was: look again
 		return
 	}
