@@ -151,3 +151,20 @@ func TestADeletionThatTookTwoTriesIsAnsweredByTheNextLeader(t *testing.T) {
 	p.run()
 	require.Nil(t, x.answer(in).Refusal)
 }
+
+func TestAnExtensionIsNotRefusedSinceAPartWasLabelledMeanwhile(t *testing.T) {
+	t.Parallel()
+	x, p := threeClusters(t)
+	b := batch("b", true, item("cpu=1"))
+	b.Spec.Duration = "1h"
+	require.Nil(t, p.ask(x.batchCreation(b)).Refusal)
+	in := x.batchEdit("b", func(b *broker.ReservationBatch) { b.Spec.Duration = "2h" })
+	p.submit(in)
+	out := p.plan()
+	x.change("b-a", func(r *broker.Reservation) { r.Labels = map[string]string{"changed": "meanwhile"} })
+	p.enter(out)
+	p.run()
+	require.Nil(t, x.answer(in).Refusal)
+	require.Equal(t, "2h", x.get("b-a").Spec.Duration)
+	require.Equal(t, "meanwhile", x.get("b-a").Labels["changed"])
+}

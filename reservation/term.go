@@ -183,10 +183,15 @@ func (t *term) refused(p proposal, s *cluster.Settled) {
 	t.plan.answer(s.Item.Intent, s.Result)
 }
 
-// another decision may do: the view was stale, or the name of an item was, which then fails alone.
+// another decision may do: the view was stale, or a part was, or the name of an item, which then fails alone.
 func (r *request) another(refusal *fsm.Refusal) bool {
-	inItems := r.batch != nil && !r.batch.object.Spec.Atomic
-	return staleView(refusal) || inItems && refusal.Kind == fsm.RefusedExists
+	switch refusal.Kind {
+	case fsm.RefusedExists:
+		return r.batch != nil && !r.batch.object.Spec.Atomic
+	case fsm.RefusedGuard:
+		return refusal.Key != r.key && !r.asks(refusal)
+	}
+	return staleView(refusal)
 }
 
 // staleView says whether the account was not as the view showed it: another decision may do.
