@@ -171,8 +171,6 @@ func (t *term) batchEvent(r *request, ledger *fsm.Ledger, results []broker.Batch
 // took, and whether items are left.
 func (t *term) decideBatch(r *request, most int, alone bool) (decided int, left bool) {
 	switch {
-	case r.intent == nil && r.batch.object.Spec.Atomic: // stored undecided: a planner passed it on
-		return t.decideAtomic(r), false
 	case r.intent == nil:
 		return t.decideChunk(r, most, alone)
 	case r.row != nil && t.rejoin(r):
@@ -229,19 +227,16 @@ func (t *term) decideAtomic(r *request) int {
 	for i := range items {
 		var err error
 		if items[i], err = itemRequest(b.object, i); err != nil {
-			t.refuseWhole(r, &fsm.Refusal{Kind: fsm.RefusedInvalid, Key: err.Error()})
+			t.refuse(r, &fsm.Refusal{Kind: fsm.RefusedInvalid, Key: err.Error()})
 			return 0
 		}
 	}
 	switch taken, busy := t.takenName(b.object); {
-	case busy && r.intent == nil:
-		t.plan.left = true
-		return 0
 	case busy:
 		t.fresh = append(t.fresh, r)
 		return 0
 	case taken != "":
-		t.refuseWhole(r, &fsm.Refusal{Kind: fsm.RefusedExists, Key: taken, Revision: t.state.Row(taken).Revision()})
+		t.refuse(r, &fsm.Refusal{Kind: fsm.RefusedExists, Key: taken, Revision: t.state.Row(taken).Revision()})
 		return 0
 	}
 	all, ok := t.placer().placeWhole(items)
@@ -249,7 +244,7 @@ func (t *term) decideAtomic(r *request) int {
 	txn, ledger := t.wholeTxn(r, all, ok, results)
 	if n := txnBytes(txn); n > fsm.MaxTxnBytes {
 		t.placer().giveBack(all)
-		t.refuseWhole(r, t.tooLarge(r, n))
+		t.refuse(r, t.tooLarge(r, n))
 		return len(items)
 	}
 	p := proposal{key: r.key, request: r, outcome: OutcomeFailed}
@@ -326,18 +321,3 @@ func (t *term) tooLarge(r *request, bytes int) *fsm.Refusal {
 	return refusal
 }
 
-// refuseWhole answers who asks; a batch that is stored already has failed.
-func (t *term) refuseWhole(r *request, refusal *fsm.Refusal) {
-	if r.intent != nil {
-		t.plan.answer(r.intent, fsm.Result{Revision: t.state.Revision(), Refusal: refusal})
-		return
-	}
-	results := slices.Clone(r.batch.results)
-	for i := range results {
-		results[i].Phase, results[i].Message = broker.ReservationFailed, clip(refusal.String())
-	}
-	txn := t.chunkTxn(r)
-	txn.Writes[r.write].Facts = store.EncodeBatchResults(results)
-	txn.Writes[r.write].Ledger = batchLedger(&r.batch.object.Spec, results, t.now, nil)
-	t.propose(proposal{key: r.key, outcome: OutcomeFailed}, txn)
-}

@@ -168,3 +168,37 @@ func TestAnExtensionIsNotRefusedSinceAPartWasLabelledMeanwhile(t *testing.T) {
 	require.Equal(t, "2h", x.get("b-a").Spec.Duration)
 	require.Equal(t, "meanwhile", x.get("b-a").Labels["changed"])
 }
+
+// What was in the way of a creation goes before the creation, which was passed on to be refused, is applied.
+func TestACreationIsNeverStoredUndecided(t *testing.T) {
+	t.Parallel()
+	x, p := threeClusters(t)
+	for name, create := range map[string]func(resources string) *cluster.Intent{
+		"a reservation":   func(r string) *cluster.Intent { return x.creation(reservation("again", r)) },
+		"a batch":         func(r string) *cluster.Intent { return x.batchCreation(batch("again", false, item(r))) },
+		"an atomic batch": func(r string) *cluster.Intent { return x.batchCreation(batch("again", true, item(r))) },
+	} {
+		first, second := create("cpu=1"), create("cpu=2")
+		require.Nil(t, p.ask(first).Refusal, name)
+		key := first.Txn.Writes[0].Key
+		p.submit(second)
+		out := p.plan()
+		require.Len(t, out.Propose, 1, name)
+		removal := fsm.Txn{Writes: []fsm.Write{{Key: key, Delete: true}}}
+		if isBatch(key) {
+			removal.Writes = append(removal.Writes, fsm.Write{Key: broker.ReservationKey("rome", "again-a"), Delete: true})
+		}
+		x.write(removal)
+		x.onEntry = func(_, after *fsm.State, _ []fsm.Txn) {
+			if row := after.Row(key); row != nil {
+				require.NotNil(t, row.Ledger, name)
+			}
+		}
+		p.enter(out)
+		p.run()
+		require.Nil(t, x.answer(second).Refusal, name)
+		require.Equal(t, store.PhaseReserved, phaseOf(x.state.Row(key)), name)
+		x.onEntry = nil
+		require.Nil(t, p.ask(x.deletion(x.state.Row(key))).Refusal, name)
+	}
+}

@@ -121,10 +121,14 @@ func (t *term) admit(r *request) bool {
 	}
 }
 
-// passOn proposes an intent as it stands: Apply refuses it, or answers as the first time.
+// passOn proposes an intent as it stands: Apply refuses it, or answers as the first time. What a creation finds
+// in its way may go before that; then it is decided after all, and never stored as it stands.
 func (t *term) passOn(r *request) {
 	txn := *r.intent.Txn
 	txn.ID = r.id()
+	if r.row != nil && creates(&txn, r.key) {
+		txn.Guards = append(slices.Clone(txn.Guards), fsm.GuardRow(r.row))
+	}
 	p := proposal{key: r.key, request: r, passed: true}
 	if txn.Writes[r.write].Delete {
 		p.request, p.leaving = nil, r
@@ -135,10 +139,11 @@ func (t *term) passOn(r *request) {
 // refuseChange answers an edit that the reservation's phase forbids. The API layer reads the
 // state again and names the phase.
 func (t *term) refuseChange(r *request, kind fsm.RefusalKind) {
-	t.plan.answer(r.intent, fsm.Result{
-		Revision: t.state.Revision(),
-		Refusal:  &fsm.Refusal{Kind: kind, Key: r.key, Part: fsm.PartLedger, Revision: r.row.LedgerRev},
-	})
+	t.refuse(r, &fsm.Refusal{Kind: kind, Key: r.key, Part: fsm.PartLedger, Revision: r.row.LedgerRev})
+}
+
+func (t *term) refuse(r *request, refusal *fsm.Refusal) {
+	t.plan.answer(r.intent, fsm.Result{Revision: t.state.Revision(), Refusal: refusal})
 }
 
 // place decides a request that an intent brings, and stores it with the answer.

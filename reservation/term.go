@@ -183,24 +183,19 @@ func (t *term) refused(p proposal, s *cluster.Settled) {
 	t.plan.answer(s.Item.Intent, s.Result)
 }
 
-// another decision may do: the view was stale, or a part was, or the name of an item, which then fails alone.
+// another decision may do: the view of an account was stale, or a part was, or the name of an item, which then
+// fails alone, or what was in the way of a creation is gone.
 func (r *request) another(refusal *fsm.Refusal) bool {
-	switch refusal.Kind {
-	case fsm.RefusedExists:
-		return r.batch != nil && !r.batch.object.Spec.Atomic
-	case fsm.RefusedGuard:
-		return refusal.Key != r.key && !r.asks(refusal)
-	}
-	return staleView(refusal)
-}
-
-// staleView says whether the account was not as the view showed it: another decision may do.
-func staleView(refusal *fsm.Refusal) bool {
 	switch refusal.Kind {
 	case fsm.RefusedCapacity, fsm.RefusedClosed:
 		return true
 	case fsm.RefusedMissing:
-		return strings.HasPrefix(refusal.Key, broker.AdvertisementsPrefix)
+		return strings.HasPrefix(refusal.Key, broker.AdvertisementsPrefix) ||
+			refusal.Key == r.key && creates(r.intent.Txn, r.key)
+	case fsm.RefusedExists:
+		return r.batch != nil && !r.batch.object.Spec.Atomic
+	case fsm.RefusedGuard:
+		return refusal.Key != r.key && !r.asks(refusal)
 	}
 	return false
 }
