@@ -320,4 +320,3 @@ func (t *term) tooLarge(r *request, bytes int) *fsm.Refusal {
 	refusal.Lack.Resource, refusal.Lack.Requested, refusal.Lack.Available = store.LackBytes, int64(bytes), fsm.MaxTxnBytes
 	return refusal
 }
-
