@@ -233,10 +233,12 @@ func decodeExcluded(body []byte, excluded *[reasonCount]int) error {
 			return fmt.Errorf("%w: counts", ErrRecord)
 		}
 		count, m := protowire.ConsumeVarint(body[n:])
-		if m < 0 || reason >= reasonCount {
+		if m < 0 {
 			return fmt.Errorf("%w: counts", ErrRecord)
 		}
-		excluded[reason] = int(count)
+		if reason < reasonCount { // else a newer version's
+			excluded[reason] = int(count)
+		}
 		body = body[n+m:]
 	}
 	return nil

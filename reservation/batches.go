@@ -167,21 +167,21 @@ func (t *term) batchEvent(r *request, ledger *fsm.Ledger, results []broker.Batch
 	return t.eventWrite(r.key, r.batch.object, kind, ledger.Reason, ledger.Message)
 }
 
-// decideBatch gives a batch its turn; alone: nobody comes after it. It returns how many decisions that
-// took, and whether items are left.
-func (t *term) decideBatch(r *request, most int, alone bool) (decided int, left bool) {
+// decideBatch gives a batch its turn, before those behind it. It returns whether items are left, and the
+// priority of the first of them.
+func (t *term) decideBatch(r *request, behind []*request) (next int32, left bool) {
 	switch {
 	case r.intent == nil:
-		return t.decideChunk(r, most, alone)
+		return t.decideChunk(r, behind)
 	case r.row != nil && t.rejoin(r):
 	case t.settledBefore(r):
 		t.passOn(r)
 	case r.row != nil:
 		t.extendBatch(r)
 	case r.batch.object.Spec.Atomic:
-		return t.decideAtomic(r), false
+		t.decideAtomic(r)
 	default:
-		return t.decideChunk(r, most, alone)
+		return t.decideChunk(r, behind)
 	}
 	return 0, false
 }
@@ -221,43 +221,42 @@ func (t *term) takenName(b *broker.ReservationBatch) (key string, busy bool) {
 }
 
 // decideAtomic stores the batch with all its reservations, or with none and why.
-func (t *term) decideAtomic(r *request) int {
+func (t *term) decideAtomic(r *request) {
 	b := r.batch
 	items := make([]*request, len(b.object.Spec.Items))
 	for i := range items {
 		var err error
 		if items[i], err = itemRequest(b.object, i); err != nil {
 			t.refuse(r, &fsm.Refusal{Kind: fsm.RefusedInvalid, Key: err.Error()})
-			return 0
+			return
 		}
 	}
 	switch taken, busy := t.takenName(b.object); {
 	case busy:
 		t.fresh = append(t.fresh, r)
-		return 0
+		return
 	case taken != "":
 		t.refuse(r, &fsm.Refusal{Kind: fsm.RefusedExists, Key: taken, Revision: t.state.Row(taken).Revision()})
-		return 0
+		return
 	}
+	t.plan.decisions += len(items)
 	all, ok := t.placer().placeWhole(items)
 	results := wholeResults(&b.object.Spec, all, ok)
 	txn, ledger := t.wholeTxn(r, all, ok, results)
 	if n := txnBytes(txn); n > fsm.MaxTxnBytes {
 		t.placer().giveBack(all)
 		t.refuse(r, t.tooLarge(r, n))
-		return len(items)
+		return
 	}
 	p := proposal{key: r.key, request: r, outcome: OutcomeFailed}
 	if ok {
 		p.outcome = OutcomeGranted
 		for i := range all {
 			p.parts = append(p.parts, all[i].request.key)
-			t.taken[all[i].move.Account] = struct{}{}
 		}
 	}
 	txn.Writes = append(txn.Writes, t.batchEvent(r, ledger, results))
 	t.propose(p, txn)
-	return len(items)
 }
 
 // wholeTxn is an atomic batch as one command.

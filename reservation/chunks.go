@@ -1,6 +1,7 @@
 package reservation
 
 import (
+	"math"
 	"slices"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
@@ -20,21 +21,22 @@ type chunk struct {
 	last    bool
 }
 
-// decideChunk proposes the next chunk: items of one priority, as many as there is room for. The first
-// one creates the batch, with as many items as fit beside it. Where others come after it half of the
-// room is theirs. It returns how many decisions it took, and whether items are left.
-func (t *term) decideChunk(r *request, most int, alone bool) (decided int, left bool) {
+// decideChunk proposes the next chunk: items that come before those behind the batch, as many as there is
+// room for. The first one creates the batch, with as many items as fit beside it. Where others come after
+// it half of the room is theirs. It returns whether items are left, and the priority of the first of them.
+func (t *term) decideChunk(r *request, behind []*request) (next int32, left bool) {
 	b := r.batch
+	items := b.object.Spec.Items
 	c := chunk{results: slices.Clone(b.results)}
 	txn := t.chunkTxn(r)
-	most = min(most, max(1, t.cfg.chunkItems>>r.refusals))
-	room := maxEntryBytes - t.plan.bytes - itemBytes(txn) - resultBytes*len(b.results)
-	if !alone {
-		room /= 2
+	most := min(maxDecisions-t.plan.decisions, max(1, t.cfg.chunkItems>>r.refusals))
+	room, least := maxEntryBytes-t.plan.bytes-itemBytes(txn)-resultBytes*len(b.results), int32(math.MinInt32)
+	if len(behind) > 0 {
+		room, least = room/2, behind[0].priority
 	}
 	p := proposal{key: r.key, request: r, chunk: &c}
 	for _, i := range b.order {
-		if len(c.decided) >= most || b.object.Spec.Items[i].Spec.Priority != r.priority ||
+		if len(c.decided) >= most || items[i].Spec.Priority < least ||
 			room < 0 && (len(c.decided) > 0 || r.intent != nil) || t.plan.busy(itemKey(b.object, i)) {
 			break
 		}
@@ -46,7 +48,7 @@ func (t *term) decideChunk(r *request, most int, alone bool) (decided int, left 
 	}
 	if len(c.decided) == 0 && r.intent == nil {
 		t.plan.left = true // its next item's name is being changed by this Step
-		return 0, true
+		return r.priority, true
 	}
 	c.last = len(c.decided) == len(b.order)
 	var old *fsm.Ledger
@@ -59,7 +61,10 @@ func (t *term) decideChunk(r *request, most int, alone bool) (decided int, left 
 		txn.Writes = append(txn.Writes, t.batchEvent(r, ledger, c.results))
 	}
 	t.propose(p, txn)
-	return len(c.decided), !c.last
+	if c.last {
+		return 0, false
+	}
+	return items[b.order[len(c.decided)]].Spec.Priority, true
 }
 
 // chunkTxn is the command without the items: the intent's at first, then one on the row.
@@ -76,6 +81,7 @@ func (t *term) chunkTxn(r *request) *fsm.Txn {
 // decideItem decides one item of the chunk. nil: it has no reservation of its own.
 func (t *term) decideItem(r *request, i int, c *chunk) *placed {
 	b := r.batch.object
+	t.plan.decisions++
 	c.decided = append(c.decided, i)
 	result := &c.results[i]
 	result.Phase = broker.ReservationFailed
@@ -94,9 +100,6 @@ func (t *term) decideItem(r *request, i int, c *chunk) *placed {
 	}
 	done := t.placer().place(item)
 	*result = resultOf(result.Name, &done)
-	if done.move != nil {
-		t.taken[done.move.Account] = struct{}{}
-	}
 	return &done
 }
 

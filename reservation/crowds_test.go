@@ -202,3 +202,84 @@ func TestACreationIsNeverStoredUndecided(t *testing.T) {
 		require.Nil(t, p.ask(x.deletion(x.state.Row(key))).Refusal, name)
 	}
 }
+
+func TestAPartWithAFinalizerIsKeptUntilItIsGone(t *testing.T) {
+	t.Parallel()
+	x, p := threeClusters(t)
+	require.Nil(t, p.ask(x.batchCreation(batch("b", true, item("cpu=1"), item("cpu=1")))).Refusal)
+	finalize := func(list ...string) { x.change("b-a", func(r *broker.Reservation) { r.Finalizers = list }) }
+	finalize("example.com/hold")
+	require.Nil(t, p.ask(x.deletion(x.batchRow("b"))).Refusal)
+	require.Equal(t, "b-a=Released", x.phases())
+	x.now += 100 * hour
+	p.run()
+	require.Equal(t, "b-a=Released", x.phases())
+	finalize()
+	p.run()
+	require.Empty(t, x.phases())
+}
+
+func TestATakenBatchNameIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	x, p := threeClusters(t)
+	require.Nil(t, p.ask(x.batchCreation(batch("b", false, item("cpu=1")))).Refusal)
+	commands := 0
+	x.onEntry = func(_, _ *fsm.State, txns []fsm.Txn) { commands += len(txns) }
+	refused := p.ask(x.batchCreation(batch("b", false, item("cpu=2")))).Refusal
+	require.Equal(t, fsm.RefusedExists, refused.Kind)
+	require.Equal(t, 1, commands)
+}
+
+func TestItemsOfManyPrioritiesAreOneChunkWhereNobodyComesBetween(t *testing.T) {
+	t.Parallel()
+	x, p := threeClusters(t)
+	b := batch("b", false, slices.Repeat([]broker.ReservationSpec{item("cpu=1m")}, 50)...)
+	for i := range b.Spec.Items {
+		b.Spec.Items[i].Spec.Priority = int32(i)
+	}
+	between := x.creation(reservation("between", "cpu=1m", priority(40)))
+	p.submit(x.batchCreation(b), between)
+	p.enter(p.plan())
+	require.Equal(t, "10/50 Reserved, 40 undecided", x.batchStatus("b").Message, "priority 40 of the batch is younger")
+	p.enter(p.plan())
+	require.Equal(t, "50/50 Reserved", x.batchStatus("b").Message)
+	require.Equal(t, broker.ReservationReserved, x.get("between").Status.Phase)
+}
+
+// An extension comes in while a batch of a higher priority is being decided, and in time.
+func TestAnExtensionWaitsForNoBatch(t *testing.T) {
+	t.Parallel()
+	x, _ := threeClusters(t)
+	p := x.planner(Config{chunkItems: 2})
+	held := batch("held", true, item("cpu=1m"))
+	held.Spec.Duration = "1h"
+	require.Nil(t, p.ask(x.batchCreation(held)).Refusal)
+	long := item("cpu=1m", priority(9))
+	p.submit(x.batchCreation(batch("long", false, slices.Repeat([]broker.ReservationSpec{long}, 9)...)))
+	p.enter(p.plan())
+	in := x.batchEdit("held", func(b *broker.ReservationBatch) { b.Spec.Duration = "2h" })
+	p.submit(in)
+	p.enter(p.plan())
+	require.Equal(t, "2h", x.get("held-a").Spec.Duration)
+}
+
+// The deletion of a batch is refused in the very Step in which the lease of an item is over, and not asked again.
+func TestALeaseEndsThoughTheDeletionOfItsBatchWasRefused(t *testing.T) {
+	t.Parallel()
+	x, p := threeClusters(t)
+	require.Nil(t, p.ask(x.batchCreation(batch("b", false, item("cpu=1", duration("1h"))))).Refusal)
+	in := x.deletion(x.batchRow("b"))
+	x.now += hour
+	p.submit(in)
+	out := p.plan()
+	require.NotEmpty(t, out.Propose)
+	b := store.BatchOf(x.batchRow("b")).DeepCopy()
+	b.Annotations = map[string]string{"changed": "meanwhile"}
+	body, err := store.BatchBody(b)
+	require.NoError(t, err)
+	x.write(fsm.Txn{Writes: []fsm.Write{{Key: x.batchRow("b").Key, Body: body}}})
+	p.enter(out)
+	p.run()
+	require.NotNil(t, x.answer(in).Refusal)
+	require.Equal(t, "b-a=Released", x.phases())
+}

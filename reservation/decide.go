@@ -15,27 +15,22 @@ import (
 func (t *term) decideAll() {
 	candidates := t.candidates()
 	t.fresh = nil
-	decisions := 0
-	var rest *request // the batch that has had its chunk, and has items left
+	next, left := int32(0), false // the priority of what a batch has left that has had its chunk
 	for i, r := range candidates {
-		if decisions >= maxDecisions || !t.plan.fits(r.bytes()) {
+		if t.plan.decisions >= maxDecisions || !t.plan.fits(r.bytes()) {
 			t.keep(candidates[i:])
 			return
 		}
 		switch {
-		case t.plan.busy(r.key), rest != nil && (r.batch != nil || r.priority < rest.priority && !r.extends()):
+		case t.plan.busy(r.key), left && !r.extends() && (r.batch != nil || r.priority < next):
 			t.later(r)
 		case r.batch != nil:
-			decided, left := t.decideBatch(r, maxDecisions-decisions, i == len(candidates)-1)
-			if decisions += decided; left {
-				rest = r
-			}
+			next, left = t.decideBatch(r, candidates[i+1:])
 		case r.intent == nil:
 			r.untried = false
-			decisions++
 			t.placeWaiter(r)
-		case t.admit(r):
-			decisions++
+		default:
+			t.admit(r)
 		}
 	}
 }
@@ -102,22 +97,17 @@ func (t *term) settledBefore(r *request) bool {
 	return !t.state.GuardsHold(r.intent.Txn.Guards) || t.state.Remembers(r.id())
 }
 
-// admit turns an intent into a command. It returns whether that took a decision.
-func (t *term) admit(r *request) bool {
-	row := r.row
+// admit turns an intent into a command.
+func (t *term) admit(r *request) {
 	switch {
 	case t.settledBefore(r):
 		t.passOn(r)
-		return false
-	case row == nil || phaseOf(row) == store.PhasePending:
+	case r.row == nil || phaseOf(r.row) == store.PhasePending:
 		t.place(r)
-		return true
-	case phaseOf(row) == store.PhaseReserved:
+	case r.extends():
 		t.extend(r)
-		return false
 	default:
 		t.refuseChange(r, fsm.RefusedGuard)
-		return false
 	}
 }
 
@@ -148,6 +138,7 @@ func (t *term) refuse(r *request, refusal *fsm.Refusal) {
 
 // place decides a request that an intent brings, and stores it with the answer.
 func (t *term) place(r *request) {
+	t.plan.decisions++
 	if r.object.DeletionTimestamp != nil && r.row != nil {
 		t.commit(r, r.pending(t.now, "it is being deleted", nil), nil, OutcomeWaiting)
 		return
@@ -162,6 +153,7 @@ func (t *term) place(r *request) {
 // placeWaiter decides a request that waits in the state. Nothing is written where nothing
 // changes.
 func (t *term) placeWaiter(r *request) {
+	t.plan.decisions++
 	t.view.market.Decide(&r.ask, &t.decision)
 	if t.decision.Found || r.waitFor == 0 || r.row.Ledger == nil || r.row.Ledger.Phase == 0 {
 		t.settlePlaced(t.placer().placed(r))
@@ -173,7 +165,6 @@ func (t *term) settlePlaced(p placed) {
 	switch {
 	case p.move != nil:
 		t.commit(p.request, p.ledger, []fsm.Move{*p.move}, OutcomeGranted)
-		t.taken[p.move.Account] = struct{}{}
 	case p.ledger.Ended:
 		t.commit(p.request, p.ledger, nil, OutcomeFailed)
 	default:
@@ -208,7 +199,6 @@ func (t *term) placeSplit(r *request) {
 		}
 		addPart(txn, piece)
 		p.parts, p.outcome = append(p.parts, piece.request.key), OutcomeGranted
-		t.taken[piece.move.Account] = struct{}{}
 	}
 	kind := "Warning"
 	if p.outcome == OutcomeGranted {

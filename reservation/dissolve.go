@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// isLeaving: a part of it is gone already.
+// isLeaving: a part of the batch is gone already.
 func isLeaving(row *fsm.Row) bool {
-	return row.Ledger != nil && row.Ledger.Ended && row.Ledger.Reason == reasonDeleted
+	return isBatch(row.Key) && row.Ledger != nil && row.Ledger.Ended && row.Ledger.Reason == reasonDeleted
 }
 
 // removeLeaving deletes what intents ask for, with everything that it is made of.
@@ -22,7 +22,7 @@ func (t *term) removeLeaving() {
 		switch {
 		case row == nil && r.begun:
 			t.plan.answer(r.intent, fsm.Result{Revision: t.state.Revision()})
-		case !r.begun && t.settledBefore(r):
+		case !r.begun && (row == nil || t.settledBefore(r)):
 			t.passOn(r)
 			t.leaving = append(t.leaving, r)
 		case t.plan.endingsFull() || t.busyGroup(t.groupUnder(row)):
@@ -55,8 +55,9 @@ func (t *term) dissolve(row *fsm.Row, r *request) {
 			break
 		}
 		p.parts = append(p.parts, part.Key)
-		txn.Guards = append(txn.Guards, fsm.GuardRow(part))
+		txn.Guards = append(txn.Guards, fsm.GuardBody(part))
 		if finalizers {
+			txn.Guards = append(txn.Guards, fsm.GuardLedger(part))
 			txn.Writes = append(txn.Writes, t.endedPart(part))
 		} else {
 			txn.Writes = append(txn.Writes, fsm.Write{Key: part.Key, Delete: true})

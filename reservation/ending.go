@@ -21,13 +21,23 @@ const (
 // endLeases proposes what the clock says: leases that are over, waits that are, and final
 // reservations that were kept long enough.
 func (t *term) endLeases() {
+	var busy []deadline // what this Step does to them may be refused
+	defer func() {
+		for _, d := range busy {
+			t.leases.add(d.at, d.key)
+		}
+	}()
 	for !t.plan.endingsFull() {
 		d, ok := t.leases.due(t.now)
 		if !ok {
 			return
 		}
 		row := t.state.Row(d.key)
-		if row == nil || t.plan.busy(d.key) {
+		if row == nil {
+			continue
+		}
+		if t.plan.busy(d.key) {
+			busy = append(busy, d)
 			continue
 		}
 		if at := dueAt(row); at == 0 || at > t.now {
@@ -109,7 +119,6 @@ func (t *term) free(account, holder string) {
 	}
 	if hold, ok := row.Account.Hold(holder); ok {
 		t.view.give(account, &hold)
-		t.taken[account] = struct{}{}
 		t.improved[account] = struct{}{}
 	}
 }

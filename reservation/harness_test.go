@@ -125,12 +125,24 @@ func (p *planner) enter(out cluster.Output) {
 		return
 	}
 	before := p.x.state
+	for i := range entry.Txns {
+		p.x.keepsPromises(&entry.Txns[i])
+	}
 	results := p.x.apply(entry)
 	for i, item := range out.Propose {
 		p.settled = append(p.settled, cluster.Settled{Item: item, Result: results[i]})
 	}
 	if p.x.onEntry != nil {
 		p.x.onEntry(before, p.x.state, entry.Txns)
+	}
+}
+
+// keepsPromises: a finalizer is a promise that somebody is told first, so the room deletes nothing that has one.
+func (x *exchange) keepsPromises(txn *fsm.Txn) {
+	for i := range txn.Writes {
+		if w := &txn.Writes[i]; w.Delete && isReservation(w.Key) && x.state.Row(w.Key) != nil {
+			require.Empty(x.t, store.ReservationOf(x.state.Row(w.Key)).Finalizers, w.Key)
+		}
 	}
 }
 

@@ -43,7 +43,7 @@ func (p *placer) placed(r *request) placed {
 	}
 	winner := p.decision.Best()
 	account := broker.AdvertisementKey(winner.ClusterID)
-	p.view.market.Take(winner.ClusterID, r.ask.Amounts)
+	p.view.take(account, r.ask.Amounts)
 	return placed{
 		request: r,
 		ledger:  r.granted(p.now, winner, p.view.offers[account].endpoint, p.record()),

@@ -11,13 +11,13 @@ import (
 
 // plan is what one Step proposes and answers, within the limits of an entry.
 type plan struct {
-	items   []cluster.Item
-	answers []cluster.Answer
-	bytes   int
-	endings int
-	removed int  // events
-	large   bool // it has a command that is larger than half an entry
-	keys    map[string]struct{}
+	items              []cluster.Item
+	answers            []cluster.Answer
+	bytes              int // of all but the large one
+	decisions, endings int
+	removed            int  // events
+	large              bool // it has a command that is larger than half an entry
+	keys               map[string]struct{}
 	// left: something that could be done now has to wait for the next Step.
 	left bool
 }
@@ -32,8 +32,8 @@ func (p *plan) busy(key string) bool {
 }
 
 // fits says whether a command that adds so many bytes to its overhead has room in this Step. One that
-// is larger than half an entry has it once, beside whatever came before: it would wait for ever for a
-// Step that nothing comes before in.
+// is larger than half an entry has it once, beside all the others: it would wait for ever for a Step that
+// nothing comes before in.
 func (p *plan) fits(bytes int) bool {
 	bytes += itemOverheadBytes
 	switch items := len(p.items) - p.removed; {
@@ -54,8 +54,11 @@ func (p *plan) endingsFull() bool { return p.endings >= maxEndings || !p.fits(0)
 func (p *plan) add(item cluster.Item) {
 	bytes := itemBytes(item.Txn)
 	p.items = append(p.items, item)
+	if isLarge(bytes) && !p.large {
+		p.large = true
+		return
+	}
 	p.bytes += bytes
-	p.large = p.large || isLarge(bytes)
 }
 
 func (p *plan) answer(in *cluster.Intent, result fsm.Result) {

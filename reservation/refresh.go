@@ -21,7 +21,7 @@ func (t *term) noteBatch(key string, row *fsm.Row) {
 		return
 	}
 	t.leases.add(dueAt(row), key)
-	if row.Ledger.Ended {
+	if row.Ledger != nil && row.Ledger.Ended {
 		delete(t.stale, key)
 		return
 	}
@@ -72,7 +72,7 @@ func (t *term) refreshBatches() {
 		if t.stale[key] > t.now {
 			continue
 		}
-		if looked >= maxRefreshed || t.plan.endingsFull() {
+		if looked >= maxRefreshed || t.plan.endingsFull() || t.plan.bytes > maxEntryBytes/2 {
 			t.plan.left = true
 			return
 		}

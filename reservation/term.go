@@ -20,7 +20,6 @@ type term struct {
 	now   fsm.Millis
 
 	view     *view
-	taken    map[string]struct{} // accounts that the last Step took from or gave to
 	improved map[string]struct{} // accounts that became better since the waiters were looked at
 
 	waiting  queue
@@ -58,7 +57,7 @@ type proposal struct {
 func newTerm(cfg Config, state *fsm.State, now fsm.Millis) *term {
 	t := &term{
 		cfg: cfg, state: state, now: now,
-		view: newView(state), taken: map[string]struct{}{}, improved: map[string]struct{}{},
+		view: newView(state), improved: map[string]struct{}{},
 		waiting: newQueue(), withdrawn: map[string]struct{}{},
 		short: newShortIndex(), events: newEventIndex(state, now),
 		open: map[string]*request{}, batches: map[string]struct{}{}, stale: map[string]fsm.Millis{},
@@ -84,7 +83,7 @@ func newTerm(cfg Config, state *fsm.State, now fsm.Millis) *term {
 // arrived wherever their priority says so.
 func (t *term) Step(in cluster.Input) cluster.Output {
 	t.state, t.now, t.plan = in.State, in.Now, newPlan()
-	t.view.reset(t.state, t.taken)
+	t.view.reset(t.state)
 	t.settle(in.Settled)
 	t.absorb(in.Changes)
 	t.arrive(in.Intents)
@@ -109,6 +108,9 @@ func (t *term) settle(settled []cluster.Settled) {
 		}
 		delete(t.proposed, s.Item.Txn)
 		t.tellWaiters(&p, s)
+		if s.Err == nil && s.Result.Refusal != nil {
+			t.cfg.Observe(OutcomeRefused)
+		}
 		switch {
 		case s.Err != nil:
 			// Unknown: the term is about to end, and the next one reads the state.
@@ -159,7 +161,6 @@ func (t *term) tellWaiters(p *proposal, s *cluster.Settled) {
 // it was when the command was made.
 func (t *term) refused(p proposal, s *cluster.Settled) {
 	refusal := s.Result.Refusal
-	t.cfg.Observe(OutcomeRefused)
 	t.cfg.Logger.Debug("refused", "key", p.key, "kind", refusal.Kind, "by", refusal.Key, "revision", refusal.Revision)
 	if p.account != "" {
 		t.short.check[p.account] = struct{}{}
@@ -193,7 +194,7 @@ func (r *request) another(refusal *fsm.Refusal) bool {
 		return strings.HasPrefix(refusal.Key, broker.AdvertisementsPrefix) ||
 			refusal.Key == r.key && creates(r.intent.Txn, r.key)
 	case fsm.RefusedExists:
-		return r.batch != nil && !r.batch.object.Spec.Atomic
+		return r.batch != nil && (refusal.Key == r.key && r.row == nil || refusal.Key != r.key && !r.batch.object.Spec.Atomic)
 	case fsm.RefusedGuard:
 		return refusal.Key != r.key && !r.asks(refusal)
 	}

@@ -14,6 +14,7 @@ import (
 type view struct {
 	market *allocation.Market
 	offers map[string]*offer // by account key
+	dirty  map[string]bool   // what was taken from or given to since it was last set
 }
 
 // offer is one cluster. What comes from the body is read once per body: a grant changes the
@@ -27,7 +28,7 @@ type offer struct {
 
 // newView reads every advertisement of the state.
 func newView(state *fsm.State) *view {
-	v := &view{market: allocation.NewMarket(), offers: map[string]*offer{}}
+	v := &view{market: allocation.NewMarket(), offers: map[string]*offer{}, dirty: map[string]bool{}}
 	for row := range state.Scan(broker.AdvertisementsPrefix) {
 		v.set(row)
 	}
@@ -51,6 +52,12 @@ func (v *view) set(row *fsm.Row) {
 	v.market.Set(o.Offer)
 }
 
+// take has the view without what is granted.
+func (v *view) take(key string, amounts allocation.Amounts) {
+	v.market.Take(clusterIDOf(key), amounts)
+	v.dirty[key] = true
+}
+
 // give returns to the view what a hold that is being ended leaves free: what the pods inside use
 // stays allocated. The next set forgets it.
 func (v *view) give(key string, hold *fsm.Hold) {
@@ -60,6 +67,7 @@ func (v *view) give(key string, hold *fsm.Hold) {
 	}
 	freed := hold.Amounts.Sub(hold.Used).Max(nil)
 	v.market.Give(o.ClusterID, freed)
+	v.dirty[key] = true
 	account := *o.Account
 	account.HeldOrUsed = account.HeldOrUsed.Sub(freed)
 	o.Account, o.Holds = &account, o.Holds-1
@@ -74,15 +82,15 @@ func (v *view) remove(key string) {
 }
 
 // reset brings clusters back to what the state says, after a Step took from them.
-func (v *view) reset(state *fsm.State, keys map[string]struct{}) {
-	for key := range keys {
+func (v *view) reset(state *fsm.State) {
+	for key := range v.dirty {
 		if row := state.Row(key); row != nil {
 			v.set(row)
 		} else {
 			v.remove(key)
 		}
 	}
-	clear(keys)
+	clear(v.dirty)
 }
 
 func readOffer(row *fsm.Row) *offer {
