@@ -288,14 +288,20 @@ func wholeResults(spec *broker.ReservationBatchSpec, all []placed, ok bool) []br
 	return results
 }
 
-// addPart creates the reservation of a part.
-func addPart(txn *fsm.Txn, p *placed) {
-	body, err := store.ReservationBody(p.request.object)
+func encodedPart(object *broker.Reservation) []byte {
+	body, err := store.ReservationBody(object)
 	if err != nil {
 		panic("reservation: a part can't be encoded: " + err.Error()) // it was decoded from JSON
 	}
+	return body
+}
+
+// addPart creates the reservation of a part.
+func addPart(txn *fsm.Txn, p *placed) {
 	txn.Guards = append(txn.Guards, fsm.GuardAbsent(p.request.key))
-	txn.Writes = append(txn.Writes, fsm.Write{Key: p.request.key, Body: body, SpecChanged: true, Ledger: p.ledger})
+	txn.Writes = append(txn.Writes, fsm.Write{
+		Key: p.request.key, Body: encodedPart(p.request.object), SpecChanged: true, Ledger: p.ledger,
+	})
 	if p.move != nil {
 		txn.Moves = append(txn.Moves, *p.move)
 	}

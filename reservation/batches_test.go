@@ -287,6 +287,7 @@ func TestASplitReservationTakesTheCheapestFirst(t *testing.T) {
 		{"too few pieces", "cpu=20", "cpu=1", 2, nil},
 		{"pieces too large", "cpu=20", "cpu=9", 3, nil},
 		{"in proportion", "cpu=4,memory=64Gi", "cpu=1", 2, []string{"2@berlin", "2@paris"}},
+		{"in proportion where enough is left for a piece", "cpu=9,memory=9Gi", "cpu=3", 3, []string{"6@berlin", "3@paris"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -306,6 +307,12 @@ func TestASplitReservationTakesTheCheapestFirst(t *testing.T) {
 			}
 			require.Equal(t, broker.ReservationReserved, got.Phase)
 			require.NotEmpty(t, got.PricePerHour)
+			ratio := func(of corev1.ResourceList) float64 {
+				return of.Memory().AsApproximateFloat64() / of.Cpu().AsApproximateFloat64()
+			}
+			for _, piece := range got.Pieces {
+				require.InDelta(t, ratio(r.Spec.RequestedResources), ratio(piece.RequestedResources), 1)
+			}
 		})
 	}
 }

@@ -211,6 +211,7 @@ func TestAPartWithAFinalizerIsKeptUntilItIsGone(t *testing.T) {
 	finalize("example.com/hold")
 	require.Nil(t, p.ask(x.deletion(x.batchRow("b"))).Refusal)
 	require.Equal(t, "b-a=Released", x.phases())
+	require.NotNil(t, x.get("b-a").DeletionTimestamp)
 	x.now += 100 * hour
 	p.run()
 	require.Equal(t, "b-a=Released", x.phases())

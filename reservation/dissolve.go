@@ -3,6 +3,9 @@ package reservation
 import (
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 	"github.com/bourse-dev/bourse/cluster"
 	"github.com/bourse-dev/bourse/fsm"
 	"github.com/bourse-dev/bourse/store"
@@ -47,8 +50,9 @@ func (t *term) dissolve(row *fsm.Row, r *request) {
 	txn, more := &fsm.Txn{}, false
 	p := proposal{key: row.Key, outcome: OutcomeRemoved, leaving: r}
 	for _, part := range g.parts {
-		finalizers := len(store.ReservationOf(part).Finalizers) > 0
-		if finalizers && phaseOf(part) >= store.PhaseReleased {
+		object := store.ReservationOf(part)
+		finalizers := len(object.Finalizers) > 0
+		if finalizers && object.DeletionTimestamp != nil && phaseOf(part) >= store.PhaseReleased {
 			continue
 		}
 		if more = !bound && (len(p.parts) == t.cfg.dissolved || len(p.parts) > 0 && itemBytes(txn) > maxEntryBytes); more {
@@ -58,7 +62,7 @@ func (t *term) dissolve(row *fsm.Row, r *request) {
 		txn.Guards = append(txn.Guards, fsm.GuardBody(part))
 		if finalizers {
 			txn.Guards = append(txn.Guards, fsm.GuardLedger(part))
-			txn.Writes = append(txn.Writes, t.endedPart(part))
+			txn.Writes = append(txn.Writes, t.endedPart(part, object.DeepCopy()))
 		} else {
 			txn.Writes = append(txn.Writes, fsm.Write{Key: part.Key, Delete: true})
 			t.events.doomOwner(part.Key)
@@ -104,20 +108,30 @@ func (t *term) closeDissolve(txn *fsm.Txn, row *fsm.Row, r *request, more bool) 
 	}
 }
 
-// endedPart ends a part that can't be deleted yet.
-func (t *term) endedPart(part *fsm.Row) fsm.Write {
+// endedPart ends a part that can't be deleted yet, and says that it is being deleted: it goes with its last finalizer.
+func (t *term) endedPart(part *fsm.Row, object *broker.Reservation) (w fsm.Write) {
 	const message = "what it was a part of was deleted"
-	if phaseOf(part) == store.PhaseReserved {
-		return t.ended(part, reasonDeleted, message)
+	switch phaseOf(part) {
+	case store.PhaseReserved:
+		w = t.ended(part, reasonDeleted, message)
+	case store.PhasePending:
+		ledger := fsm.Ledger{}
+		if part.Ledger != nil {
+			ledger = *part.Ledger
+		}
+		ledger.Phase, ledger.Ended, ledger.EndedAt = store.PhaseFailed, true, t.now
+		ledger.Reason, ledger.Message = reasonDeleted, message
+		ledger.WaitUntil = keepUntil(&object.Spec, t.now)
+		w = fsm.Write{Key: part.Key, Ledger: &ledger}
+	default:
+		w.Key = part.Key
 	}
-	ledger := fsm.Ledger{}
-	if part.Ledger != nil {
-		ledger = *part.Ledger
+	if object.DeletionTimestamp == nil {
+		at, grace := metav1.NewTime(timeOf(t.now)), int64(0)
+		object.DeletionTimestamp, object.DeletionGracePeriodSeconds = &at, &grace
+		w.Body = encodedPart(object)
 	}
-	ledger.Phase, ledger.Ended, ledger.EndedAt = store.PhaseFailed, true, t.now
-	ledger.Reason, ledger.Message = reasonDeleted, message
-	ledger.WaitUntil = keepUntil(&store.ReservationOf(part).Spec, t.now)
-	return fsm.Write{Key: part.Key, Ledger: &ledger}
+	return w
 }
 
 // asks says whether the intent itself asked what Apply found untrue.

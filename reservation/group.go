@@ -210,14 +210,10 @@ func (t *term) extendedPart(row *fsm.Row, head *fsm.Ledger, object metav1.Object
 		part.Spec.Duration = whole.Spec.Duration
 	}
 	part.Generation++
-	body, err := store.ReservationBody(part)
-	if err != nil {
-		panic("reservation: a stored part can't be encoded: " + err.Error())
-	}
 	ledger := *row.Ledger
 	ledger.ExpiresAt = head.ExpiresAt
 	if ask, err := askOf(part); err == nil {
 		ledger.Message = describeGrant(ask.Amounts, ledger.Target, ledger.ExpiresAt)
 	}
-	return fsm.Write{Key: row.Key, Body: body, SpecChanged: true, Ledger: &ledger}
+	return fsm.Write{Key: row.Key, Body: encodedPart(part), SpecChanged: true, Ledger: &ledger}
 }

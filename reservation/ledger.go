@@ -38,10 +38,14 @@ func (r *request) pending(now fsm.Millis, why string, record []byte) *fsm.Ledger
 }
 
 func (r *request) failed(now fsm.Millis, why string, record []byte) *fsm.Ledger {
+	why += ". Delete it and apply again"
+	if r.object.Spec.Split == nil { // which does not wait
+		why += ", or set spec.waitFor"
+	}
 	return &fsm.Ledger{
 		Phase: store.PhaseFailed, Ended: true, EndedAt: now, PriceNano: allocation.Unpriced,
 		WaitUntil: keepUntil(&r.object.Spec, now), Reason: reasonNoFit, Decision: record,
-		Message: why + ". Delete it and apply again, or set spec.waitFor",
+		Message: why,
 	}
 }
 

@@ -45,7 +45,7 @@ type cut struct {
 	amounts   allocation.Amounts
 }
 
-// share of a whole, of any positive integers.
+// share of a whole, of any integers that are not negative.
 type share struct{ part, whole int64 }
 
 func (s share) less(than share) bool {
@@ -164,18 +164,9 @@ func (r *request) smallestPiece() allocation.Amounts {
 	return piece
 }
 
-// leastPiece is the least of each resource that a piece has.
-func (r *request) leastPiece() allocation.Amounts {
-	least := make([]allocation.Amount, len(r.ask.Amounts))
-	for i, a := range r.ask.Amounts {
-		least[i] = allocation.Amount{Resource: a.Resource, Value: max(1, r.minPiece.Get(a.Resource))}
-	}
-	return least
-}
-
 // cut shares the request out to the candidates in their order; nil where something is left over.
 func (r *request) cut(candidates []candidate) (cuts []cut) {
-	rest, least := r.ask.Amounts, r.leastPiece()
+	rest, least := r.ask.Amounts, r.smallestPiece()
 	for _, c := range candidates {
 		piece := cutPiece(rest, c.available, least)
 		left := rest.Sub(piece)
@@ -190,8 +181,8 @@ func (r *request) cut(candidates []candidate) (cuts []cut) {
 	return nil
 }
 
-// cutPiece is the largest piece of rest that fits what is available and leaves nothing over, or
-// enough for another piece. All three name the same resources. nil: there is none.
+// cutPiece is the largest piece of rest, in proportion, that fits what is available and leaves nothing
+// over, or enough for another piece. All three name the same resources. nil: there is none.
 func cutPiece(rest, available, least allocation.Amounts) allocation.Amounts {
 	fits := share{1, 1}
 	for i, a := range rest {
@@ -202,13 +193,17 @@ func cutPiece(rest, available, least allocation.Amounts) allocation.Amounts {
 	if fits == (share{1, 1}) {
 		return rest
 	}
+	for i, a := range rest {
+		if of := (share{max(0, a.Value-least[i].Value), a.Value}); of.less(fits) {
+			fits = of
+		}
+	}
 	piece := make(allocation.Amounts, len(rest))
 	for i, a := range rest {
-		value := min(fits.of(a.Value), a.Value-least[i].Value)
-		if value < least[i].Value {
+		piece[i] = allocation.Amount{Resource: a.Resource, Value: fits.of(a.Value)}
+		if piece[i].Value < least[i].Value {
 			return nil
 		}
-		piece[i] = allocation.Amount{Resource: a.Resource, Value: value}
 	}
 	return piece
 }

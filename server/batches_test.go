@@ -367,3 +367,36 @@ func TestAnItemThatWaitsIsNotEditedIntoASplitOne(t *testing.T) {
 	c.must(http.StatusOK, "PATCH", rome+"/train-a", `{"spec":{"requestedResources":{"cpu":"2"}}}`, "Content-Type", mergeTyp)
 	require.Equal(t, broker.ReservationReserved, c.phase(rome+"/train-a"))
 }
+
+func TestAPartWithAFinalizerGoesWithItsLastFinalizer(t *testing.T) {
+	t.Parallel()
+	x := start(t)
+	x.advertise("berlin", 32)
+	c := x.client(server.GroupRequester + "rome")
+	for _, atomic := range []string{`"atomic":true`, ""} {
+		c.must(http.StatusCreated, "POST", romeBatches, batchBody("train", "a=4 b=2", atomic))
+		c.must(http.StatusOK, "PATCH", rome+"/train-a", `{"metadata":{"finalizers":["example.com/hold"]}}`, "Content-Type", mergeTyp)
+		c.must(http.StatusOK, "DELETE", romeBatches+"/train", "")
+		kept := c.must(http.StatusOK, "GET", rome+"/train-a", "").reservation(t)
+		require.Equal(t, broker.ReservationReleased, kept.Status.Phase)
+		require.NotNil(t, kept.DeletionTimestamp)
+		c.must(http.StatusOK, "PATCH", rome+"/train-a", `{"metadata":{"finalizers":null}}`, "Content-Type", mergeTyp)
+		c.must(http.StatusNotFound, "GET", rome+"/train-a", "")
+	}
+}
+
+func TestACollectionDeleteTakesSplitOnesWithTheirPieces(t *testing.T) {
+	t.Parallel()
+	x := start(t)
+	x.advertise("berlin", 64)
+	c := x.client(server.GroupRequester + "rome")
+	for i := range 12 {
+		c.must(http.StatusCreated, "POST", rome, reservationBody(fmt.Sprintf("wide%d", i), "rome", `"split":{"maxPieces":2,"minPiece":{"cpu":"1"}}`))
+	}
+	c.must(http.StatusOK, "DELETE", rome+"?fieldSelector=spec.requesterID%3Drome", "")
+	list := &broker.ReservationList{}
+	require.NoError(t, json.Unmarshal([]byte(c.must(http.StatusOK, "GET", rome, "").body), list))
+	require.Empty(t, list.Items)
+	c.must(http.StatusCreated, "POST", rome, reservationBody("wide", "rome", `"split":{"maxPieces":2,"minPiece":{"cpu":"1"}}`))
+	c.must(http.StatusConflict, "DELETE", rome+"?fieldSelector=spec.requesterID%3Drome,metadata.name%3Dwide-1", "")
+}

@@ -8,6 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -58,11 +60,34 @@ func (r reservationREST) Delete(ctx context.Context, name string, validate rest.
 	return r.Store.Delete(ctx, name, r.unlessBound(validate), options)
 }
 
-// DeleteCollection refuses at the first such part.
+// DeleteCollection passes over the pieces of a split one that is in the collection, and refuses at any other
+// such part.
 func (r reservationREST) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc,
 	options *metav1.DeleteOptions, list *internalversion.ListOptions,
 ) (runtime.Object, error) {
-	return r.Store.DeleteCollection(ctx, r.unlessBound(validate), options, list)
+	within := r.Store.PredicateFunc(selectorsOf(list))
+	validate = r.unlessBound(validate)
+	return r.Store.DeleteCollection(ctx, func(ctx context.Context, obj runtime.Object) error {
+		part := obj.(*broker.Reservation)
+		whole := reservation.WholeOf(r.server.cfg.DB.State(), part)
+		if whole != nil && part.Status.PartOf.Kind == broker.KindReservation {
+			if taken, err := within.Matches(store.ReservationOf(whole)); err == nil && taken {
+				return apierrors.NewNotFound(broker.Resource("reservations"), part.Name)
+			}
+		}
+		return validate(ctx, obj)
+	}, options, list)
+}
+
+func selectorsOf(list *internalversion.ListOptions) (labels.Selector, fields.Selector) {
+	label, field := labels.Everything(), fields.Everything()
+	if list != nil && list.LabelSelector != nil {
+		label = list.LabelSelector
+	}
+	if list != nil && list.FieldSelector != nil {
+		field = list.FieldSelector
+	}
+	return label, field
 }
 
 func (r reservationREST) unlessBound(validate rest.ValidateObjectFunc) rest.ValidateObjectFunc {

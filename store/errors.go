@@ -66,7 +66,7 @@ func (s *Storage) refusalError(key string, r *fsm.Refusal) error {
 			"the name of a part is taken: %s %q exists (as of revision %d); nothing was reserved", resourceOf(r.Key), nameOf(r.Key), r.Revision))
 	case r.Kind == fsm.RefusedInvalid && r.Lack.Resource == LackBytes:
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-			"%s %q is done whole or not at all and needs %d bytes of one log entry, the limit is %d: ask for fewer items, or drop spec.atomic",
+			"%s %q is done whole or not at all and needs %d bytes of one log entry, the limit is %d: fewer or smaller items take less",
 			s.kind.Resource.String(), nameOf(key), r.Lack.Requested, r.Lack.Available))
 	case r.Kind == fsm.RefusedInvalid:
 		return apierrors.NewBadRequest(fmt.Sprintf("%s %q can't be stored: %s", s.kind.Resource.String(), nameOf(key), r))
