@@ -65,7 +65,7 @@ func (r reservationREST) Delete(ctx context.Context, name string, validate rest.
 func (r reservationREST) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc,
 	options *metav1.DeleteOptions, list *internalversion.ListOptions,
 ) (runtime.Object, error) {
-	within := r.Store.PredicateFunc(selectorsOf(list))
+	within := r.PredicateFunc(selectorsOf(list))
 	validate = r.unlessBound(validate)
 	return r.Store.DeleteCollection(ctx, func(ctx context.Context, obj runtime.Object) error {
 		part := obj.(*broker.Reservation)
