@@ -111,7 +111,7 @@ func (l *Leadership) propose(entry fsm.Entry) error {
 	return nil
 }
 
-// Submit hands an intent to the room that takes it. An error means that nothing happened.
+// Submit hands an intent, one of NewIntent, to the room that takes it. An error means that nothing happened.
 func (l *Leadership) Submit(intent *Intent) error {
 	i := slices.IndexFunc(l.rooms, func(r roomTurns) bool { return r.queue.room.Takes(intent) })
 	if i < 0 {
@@ -159,7 +159,7 @@ func (l *Leadership) Wake(i int) fsm.Millis { return l.rooms[i].stepper.Wake() }
 func (l *Leadership) Turn(i int) (err error) {
 	defer recovered(&err)
 	r := l.rooms[i]
-	batches, err := r.stepper.Step(l.Now(), r.queue.take(maxIntentsPerStep))
+	batches, err := r.stepper.Step(l.Now(), r.queue.take())
 	if err != nil || len(batches) == 0 {
 		return err
 	}

@@ -14,15 +14,23 @@ const (
 	// (decision and conditions of a few KiB a row) its entry stays under raft's advice of 512 KiB.
 	MaxCommandBytes = 384 << 10
 
-	// maxQueuedIntents bounds each room's queue: 4,096 intents of some 2 KiB are 8 MiB, and about two
-	// seconds of work on a slow disk. What comes beyond is refused at once.
-	maxQueuedIntents = 4096
-	// maxIntentsPerStep keeps one step's entries small enough to commit within a heartbeat.
+	// maxOpenIntents and maxOpenBytes bound what one room has not answered: 4,096 usual intents of 2 KiB,
+	// about two seconds of work on a slow disk, or 20 of the largest. What comes beyond is refused at once.
+	maxOpenIntents = 4096
+	maxOpenBytes   = 8 << 20
+	// maxIntentsPerStep keeps one step's entries small enough to commit within a heartbeat, and
+	// maxBytesPerStep, 512 of 2 KiB, what it decodes before that: 1 MiB of JSON takes 20 ms.
 	maxIntentsPerStep = 512
+	maxBytesPerStep   = 1 << 20
+	// intentOverhead is what an intent has beside what users write: guards, a namespace, a cluster's facts.
+	intentOverhead = 1 << 10
+	// holdUseBytes of a report for each hold: a key and a few amounts.
+	holdUseBytes = 200
 
 	// maxFrameBytes bounds one RPC frame: a command and its envelope, or the status of a node.
 	maxFrameBytes = 1 << 20
-	// maxCallsPerConn bounds the calls that one peer may have under way: 4,096 of 2 KiB are 8 MiB.
+	// maxCallsPerConn bounds the calls that one peer may have under way; a node has 800 requests in flight
+	// at most. What they bring in bytes, maxOpenBytes bounds.
 	maxCallsPerConn = 4096
 	// maxHelloBytes bounds the first message on a connection: four ids of at most 64 bytes in JSON.
 	maxHelloBytes = 1 << 10

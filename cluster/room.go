@@ -75,7 +75,8 @@ type Intent struct {
 	Txn    *fsm.Txn
 	Report *fsm.Report
 
-	reply chan Reply // room for one; nil where nobody waits
+	reply    chan Reply // room for one; nil where nobody waits
+	answered func()     // told of the reply; nil where no queue has let it in
 }
 
 // Reply is the end of an intent. Err is ErrNotProposed, store.ErrUnknownOutcome or another of this
@@ -97,6 +98,9 @@ func (i *Intent) Replied() <-chan Reply { return i.reply }
 func (i *Intent) end(r Reply) {
 	select {
 	case i.reply <- r:
+		if i.answered != nil {
+			i.answered()
+		}
 	default:
 	}
 }
