@@ -2,10 +2,15 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
@@ -22,6 +27,7 @@ import (
 func (s *Server) handlerChain(api http.Handler, c *genericapiserver.Config) http.Handler {
 	h := s.withPatchFaults(api)
 	h = s.withBatchTurns(h)
+	h = s.withBodyDeadline(h, bodyTimeout)
 	h = s.withBodyLimit(h)
 	h = s.withOwnPaths(h)
 	h = genericapifilters.WithAuthorization(h, c.Authorization.Authorizer, c.Serializer)
@@ -97,7 +103,51 @@ func (s *Server) withBodyLimit(next http.Handler) http.Handler {
 	})
 }
 
-// withBatchTurns bounds how many batches are written at a time: their bodies are large.
+// withBodyDeadline ends requests whose body does not come: it would hold their place among the
+// writes in flight. Once the body is read, the answer may take its time.
+func (s *Server) withBodyDeadline(next http.Handler, limit time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength == 0 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		body := &timedBody{ReadCloser: r.Body, connection: http.NewResponseController(w), limit: limit}
+		if err := body.connection.SetReadDeadline(time.Now().Add(limit)); err != nil {
+			s.fail(w, r, fmt.Errorf("body: %w", err))
+			return
+		}
+		r.Body = body
+		next.ServeHTTP(w, r)
+	})
+}
+
+// timedBody lifts the deadline at its end, and gives errors their status.
+type timedBody struct {
+	io.ReadCloser
+	connection *http.ResponseController
+	limit      time.Duration
+}
+
+func (b *timedBody) Read(into []byte) (int, error) {
+	n, err := b.ReadCloser.Read(into)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return n, &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusRequestTimeout, Reason: metav1.StatusReasonBadRequest,
+			Message: fmt.Sprintf("body: not received within %s; nothing was changed", b.limit),
+		}}
+	case errors.Is(err, io.EOF):
+		if err := b.connection.SetReadDeadline(time.Time{}); err != nil {
+			return n, fmt.Errorf("body: %w", err)
+		}
+	case err != nil:
+		return n, apierrors.NewBadRequest("body: " + err.Error())
+	}
+	return n, err
+}
+
+// withBatchTurns bounds how many batches are written at a time: their bodies are large. Who finds no
+// turn is told to come again: waiting would take the places of those that write something else.
 func (s *Server) withBatchTurns(next http.Handler) http.Handler {
 	turns := make(chan struct{}, maxBatchWrites)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -110,8 +160,9 @@ func (s *Server) withBatchTurns(next http.Handler) http.Handler {
 		case turns <- struct{}{}:
 			defer func() { <-turns }()
 			next.ServeHTTP(w, r)
-		case <-r.Context().Done():
-			s.fail(w, r, apierrors.NewTooManyRequests("other batches are being written", retryAfterSeconds))
+		default:
+			s.fail(w, r, apierrors.NewTooManyRequests(
+				fmt.Sprintf("%d batches are being written at this node; nothing was changed", maxBatchWrites), retryAfterSeconds))
 		}
 	})
 }

@@ -95,7 +95,7 @@ func (s *Server) withPatchFaults(next http.Handler) http.Handler {
 		}
 		body, err := io.ReadAll(io.LimitReader(r.Body, maxBodyBytes+1))
 		if err != nil {
-			s.fail(w, r, apierrors.NewBadRequest("body: "+err.Error()))
+			s.fail(w, r, err)
 			return
 		}
 		faults, kind := hugeExponents(body), kindNames[info.Resource]
