@@ -45,7 +45,7 @@ func newAdvertisements(s *Server, options generic.RESTOptionsGetter) (map[string
 	status := newStatusStore(main, advertisementStatusStrategy{newStrategy(s.words.scheme, false,
 		resetFields(broker.SchemeGroupVersion, fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("metadata")))})
 	return map[string]rest.Storage{
-		"clusteradvertisements":        advertisementREST{objectStore{main}},
+		"clusteradvertisements":        advertisementREST{objectStore{Store: main}},
 		"clusteradvertisements/status": status,
 		"clusteradvertisements/facts":  factsREST{s},
 	}, nil

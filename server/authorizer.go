@@ -27,6 +27,8 @@ func (roles) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.D
 		return decision(mayPath(r, a.GetVerb(), a.GetPath())), "", nil
 	}
 	switch {
+	case a.GetSubresource() == "explain" && !r.seesDecisions():
+		return authorizer.DecisionDeny, "a certificate of an agent does not show how it was decided", nil
 	case r.admin, isSelfReview(a), r.viewer && a.IsReadOnly():
 		return authorizer.DecisionAllow, "", nil
 	case a.GetAPIGroup() == "" && (a.GetResource() == "events" || a.GetResource() == "namespaces"):
@@ -267,12 +269,15 @@ func (roles) RulesFor(_ context.Context, u user.Info, namespace string) ([]autho
 	if len(r.requesters) > 0 && r.namespaces[namespace] {
 		rules = append(rules,
 			rule(broker.GroupName, []string{"get", "list", "watch", "create", "update", "patch", "delete"}, "reservations", "reservationbatches"),
-			rule(broker.GroupName, []string{"get"}, "reservations/status", "reservations/explain"),
+			rule(broker.GroupName, []string{"get"}, "reservations/status"),
 			rule(broker.GroupName, []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}, "blueprints"),
 			rule(broker.GroupName, []string{"get"}, "blueprints/status", "slices/status"),
 			rule(broker.GroupName, []string{"get", "list", "watch"}, "slices"),
 			rule("", []string{"get", "list", "watch"}, "events"),
 			named(rule("", []string{"get"}, "namespaces"), namespace))
+		if r.seesDecisions() {
+			rules = append(rules, rule(broker.GroupName, []string{"get"}, "reservations/explain"))
+		}
 	}
 	for id := range r.providers {
 		rules = append(rules, named(rule(broker.GroupName, []string{"get", "update", "patch"}, "clusteradvertisements"), broker.AdvertisementName(id)))

@@ -74,7 +74,7 @@ func newBlueprints(s *Server, options generic.RESTOptionsGetter) (map[string]res
 		return nil, err
 	}
 	return map[string]rest.Storage{
-		"blueprints":        blueprintREST{objectStore{main}, s},
+		"blueprints":        blueprintREST{objectStore{Store: main}, s},
 		"blueprints/status": blueprintStatusREST{main},
 	}, nil
 }

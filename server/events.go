@@ -41,7 +41,7 @@ func newEvents(s *Server, options generic.RESTOptionsGetter) (map[string]rest.St
 		table:     eventTable,
 		fields:    eventFieldSet,
 	}, options)
-	return map[string]rest.Storage{"events": eventREST{objectStore{main}}}, err
+	return map[string]rest.Storage{"events": eventREST{objectStore{Store: main}}}, err
 }
 
 func eventFieldSet(obj runtime.Object) fields.Set {

@@ -60,7 +60,7 @@ func newNamespaces(s *Server, options generic.RESTOptionsGetter) (map[string]res
 			return fields.Set{fieldPhase: string(obj.(*corev1.Namespace).Status.Phase)}
 		},
 	}, options)
-	return map[string]rest.Storage{"namespaces": namespaceREST{objectStore{main}, s}}, err
+	return map[string]rest.Storage{"namespaces": namespaceREST{objectStore{Store: main}, s}}, err
 }
 
 type namespaceStrategy struct{ strategy }

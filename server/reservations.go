@@ -69,12 +69,10 @@ func newReservations(s *Server, options generic.RESTOptionsGetter) (map[string]r
 	if err != nil {
 		return nil, err
 	}
-	dry := dryRun{s}
-	main.AfterCreate, main.AfterUpdate = dry.afterCreate, dry.afterUpdate
 	status := newStatusStore(main, reservationStatusStrategy{newStrategy(s.words.scheme, true,
 		resetFields(broker.SchemeGroupVersion, fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("metadata")))})
 	return map[string]rest.Storage{
-		"reservations":         reservationREST{objectStore{main}, s},
+		"reservations":         reservationREST{objectStore{main, s.dryReservation}, s},
 		"reservations/status":  reservationStatusREST{status},
 		"reservations/explain": explainREST{server: s, store: main},
 	}, nil

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/names"
+	"k8s.io/apiserver/pkg/util/dryrun"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
@@ -105,12 +106,29 @@ func newStore(k kind, options generic.RESTOptionsGetter) (*registry.Store, error
 // objectStore is a registry as it is served.
 type objectStore struct {
 	*registry.Store
+	// dry puts into the object of a dry run what the exchange would have answered, as its user may see
+	// it. nil: that is the object. The generic registry lets no dry run reach storage, where a real write
+	// meets the leader's decision.
+	dry func(ctx context.Context, obj runtime.Object) error
 }
 
+func (s objectStore) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	created, err := s.Store.Create(ctx, obj, validate, options)
+	if err == nil && s.dry != nil && dryrun.IsDryRun(options.DryRun) {
+		err = s.dry(ctx, created)
+	}
+	return created, err
+}
+
+// Update is server-side apply too, which may create.
 func (s objectStore) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo,
 	create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
-	return s.Store.Update(ctx, name, clientFaults{info}, create, update, forceAllowCreate, options)
+	updated, created, err := s.Store.Update(ctx, name, clientFaults{info}, create, update, forceAllowCreate, options)
+	if err == nil && s.dry != nil && dryrun.IsDryRun(options.DryRun) {
+		err = s.dry(ctx, updated)
+	}
+	return updated, created, err
 }
 
 // statusStore is the same storage under another strategy: <plural>/status.
@@ -121,7 +139,6 @@ type statusStore struct {
 func newStatusStore(main *registry.Store, s createUpdate) *statusStore {
 	status := *main
 	status.CreateStrategy = nil
-	status.AfterCreate, status.AfterUpdate = nil, nil
 	status.UpdateStrategy = s
 	status.ResetFieldsStrategy = s
 	return &statusStore{&status}

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -155,6 +156,47 @@ func TestAgentsNeverSeeTheDecision(t *testing.T) {
 		types = append(types, condition.Type)
 	}
 	require.ElementsMatch(t, []string{"Ready", "Stalled", "Peered"}, types)
+}
+
+func TestARequesterThatIsAnAgentTooSeesNoFiguresOfRivals(t *testing.T) {
+	t.Parallel()
+	x := start(t)
+	x.advertise("berlin", 16)
+	alone, both := x.client(server.GroupRequester+"rome"), x.client(server.GroupRequester+"rome", server.GroupAgent+"rome")
+	const lacks, decision = "lacks cpu", `"decision"`
+	asked := []struct{ says, path, name, body string }{
+		{"a batch", romeBatches, "batch", batchBody("batch", "a=64", "")},
+		{"an atomic one", romeBatches, "atomic", batchBody("atomic", "a=64 b=1", `"atomic":true`)},
+		{"a reservation", rome, "refused", strings.Replace(reservationBody("refused", "rome", ""), `"cpu":"4"`, `"cpu":"64"`, 1)},
+		{"a granted one", rome, "granted", reservationBody("granted", "rome", "")},
+	}
+	for _, k := range asked {
+		seen := map[string]client{"requester": alone, "both": both}
+		for _, way := range []struct{ method, path, contentType string }{
+			{"POST", k.path + "?" + dryRun, "application/json"},
+			{"PATCH", k.path + "/" + k.name + applied + "&" + dryRun, applyTyp},
+		} {
+			for who, c := range seen {
+				got := c.must(http.StatusCreated, way.method, way.path, k.body, "Content-Type", way.contentType)
+				figures := strings.Contains(got.body, lacks) || strings.Contains(got.body, decision)
+				require.Equal(t, who == "requester", figures, "%s, dry, as %s: %s", k.says, who, got.body)
+			}
+		}
+		made := both.must(http.StatusCreated, "POST", k.path, k.body)
+		got := both.must(http.StatusOK, "GET", k.path+"/"+k.name, "")
+		list := both.must(http.StatusOK, "GET", k.path, "")
+		labelled := both.must(http.StatusOK, "PATCH", k.path+"/"+k.name, `{"metadata":{"labels":{"a":"b"}}}`, "Content-Type", mergeTyp)
+		for _, answer := range []answer{made, got, list, labelled} {
+			require.NotContains(t, answer.body, lacks, k.says)
+			require.NotContains(t, answer.body, decision, k.says)
+		}
+	}
+	require.Contains(t, alone.must(http.StatusOK, "GET", romeBatches+"/batch", "").body, "0/1: berlin "+lacks)
+	reduced := both.must(http.StatusOK, "GET", romeBatches+"/batch", "").batch(t)
+	require.Equal(t, "0/1", reduced.Status.Message, "the figures go, the counts stay")
+	alone.must(http.StatusOK, "GET", rome+"/granted/explain", "")
+	both.must(http.StatusForbidden, "GET", rome+"/granted/explain", "")
+	x.client(server.GroupViewer, server.GroupAgent+"rome").must(http.StatusForbidden, "GET", rome+"/granted/explain", "")
 }
 
 func TestOneAsksWhoOneIsAndWhatOneMay(t *testing.T) {

@@ -95,7 +95,7 @@ func newSlices(s *Server, options generic.RESTOptionsGetter) (map[string]rest.St
 		fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("metadata"),
 		fieldpath.MakePathOrDie("status", "stateSince"), fieldpath.MakePathOrDie("status", "fence"))), s})
 	return map[string]rest.Storage{
-		"slices":        sliceREST{objectStore{main}},
+		"slices":        sliceREST{objectStore{Store: main}},
 		"slices/status": sliceStatusREST{status},
 	}, nil
 }

@@ -45,6 +45,13 @@ type parts struct {
 	terms *fsm.Terms
 }
 
+// Reduce takes from an object that is the caller's own what agents may not see.
+func (k *Kind) Reduce(object runtime.Object) {
+	if k.reduce != nil {
+		k.reduce(object)
+	}
+}
+
 // prefix of the kind's row keys.
 func (k *Kind) prefix() string { return k.Resource.Resource + "/" }
 

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ var batchKind = &Kind{
 	New:              func() runtime.Object { return &broker.ReservationBatch{} },
 	encode:           encodeBatch,
 	compose:          composeBatch,
+	reduce:           reduceBatch,
 	specGuardsLedger: true, // a spec is immutable but while Reserved
 	specChanged: func(before, after runtime.Object) bool {
 		return !equality.Semantic.DeepEqual(before.(*broker.ReservationBatch).Spec, after.(*broker.ReservationBatch).Spec)
@@ -160,6 +162,28 @@ func batchConditions(b *broker.ReservationBatch, row *fsm.Row, l *fsm.Ledger) []
 		c.stalled = true
 	}
 	return c.conditions(string(b.Status.Phase))
+}
+
+// reduceBatch as reduceReservation. How many of the items are in which phase stays.
+func reduceBatch(object runtime.Object) {
+	b := object.(*broker.ReservationBatch)
+	b.Status.Message = withoutReason(b.Status.Message)
+	for i := range b.Status.Results {
+		if r := &b.Status.Results[i]; r.Phase == broker.ReservationPending || r.Phase == broker.ReservationFailed {
+			r.Message = ""
+		}
+	}
+	for i := range b.Status.Conditions {
+		if c := &b.Status.Conditions[i]; derivedTypes[c.Type] {
+			c.Message = withoutReason(c.Message)
+		}
+	}
+}
+
+// withoutReason of "0/3: tokyo lacks nvidia.com/gpu" is "0/3".
+func withoutReason(message string) string {
+	counts, _, _ := strings.Cut(message, ": ")
+	return counts
 }
 
 // CountBatch counts results by phase.

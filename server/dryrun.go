@@ -1,0 +1,62 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
+	"github.com/bourse-dev/bourse/fsm"
+	"github.com/bourse-dev/bourse/reservation"
+	"github.com/bourse-dev/bourse/store"
+)
+
+// The dry runs of what a leader room decides, on the state that the registry has just read
+// linearizably. Their objects are the request's own.
+
+func (s *Server) dryReservation(ctx context.Context, obj runtime.Object) error {
+	r, state := obj.(*broker.Reservation), s.cfg.DB.State()
+	r.Status = reservation.Decide(state, r, now(state))
+	reduceFor(ctx, store.ReservationKind(), r)
+	return nil
+}
+
+func (s *Server) dryBatch(ctx context.Context, obj runtime.Object) error {
+	b, state := obj.(*broker.ReservationBatch), s.cfg.DB.State()
+	if b.Spec.Atomic && state.Row(broker.BatchKey(b.Namespace, b.Name)) == nil {
+		for i := range b.Spec.Items {
+			if err := nameIsFree(state, b, "reservationbatches", broker.ItemReservationName(b.Name, b.Spec.Items[i].Name)); err != nil {
+				return err
+			}
+		}
+	}
+	b.Status = reservation.DecideBatch(state, b, now(state))
+	reduceFor(ctx, store.BatchKind(), b)
+	return nil
+}
+
+// nameIsFree refuses what the leader would refuse: a name of a part that another reservation has.
+func nameIsFree(state *fsm.State, whole metav1.Object, resource, part string) error {
+	row := state.Row(broker.ReservationKey(whole.GetNamespace(), part))
+	if row == nil {
+		return nil
+	}
+	return apierrors.NewConflict(broker.Resource(resource), whole.GetName(), fmt.Errorf(
+		"the name of a part is taken: reservations %q exists (as of revision %d); nothing was reserved", part, row.Revision()))
+}
+
+// reduceFor takes from an object what the request's user may not see, as storage does.
+func reduceFor(ctx context.Context, kind *store.Kind, obj runtime.Object) {
+	if !roleFrom(ctx).seesDecisions() {
+		kind.Reduce(obj)
+	}
+}
+
+// now is about what the leader would enter: state time is up to ten seconds behind.
+func now(state *fsm.State) fsm.Millis {
+	return max(state.Time(), fsm.Millis(time.Now().UnixMilli()))
+}
