@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/util/dryrun"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
@@ -37,6 +41,23 @@ func newBatches(s *Server, options generic.RESTOptionsGetter) (map[string]rest.S
 		return nil, err
 	}
 	return map[string]rest.Storage{"reservationbatches": batchREST{objectStore{main, s.dryBatch}}}, nil
+}
+
+// Create gives who sends the same batch again the first answer, in a dry run too: the leader does it otherwise.
+func (b batchREST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	created, err := b.objectStore.Create(ctx, obj, validate, options)
+	if !apierrors.IsAlreadyExists(err) || !dryrun.IsDryRun(options.DryRun) {
+		return created, err
+	}
+	wanted := obj.(*broker.ReservationBatch)
+	stored, getErr := b.Get(ctx, wanted.Name, &metav1.GetOptions{})
+	if getErr != nil {
+		return nil, getErr
+	}
+	if s := stored.(*broker.ReservationBatch); s.DeletionTimestamp != nil || !equality.Semantic.DeepEqual(s.Spec, wanted.Spec) {
+		return nil, err
+	}
+	return stored, nil
 }
 
 type batchStrategy struct {

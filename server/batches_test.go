@@ -400,3 +400,28 @@ func TestACollectionDeleteTakesSplitOnesWithTheirPieces(t *testing.T) {
 	c.must(http.StatusCreated, "POST", rome, reservationBody("wide", "rome", `"split":{"maxPieces":2,"minPiece":{"cpu":"1"}}`))
 	c.must(http.StatusConflict, "DELETE", rome+"?fieldSelector=spec.requesterID%3Drome,metadata.name%3Dwide-1", "")
 }
+
+func TestADryRunAnswersAsTheLeaderWould(t *testing.T) {
+	t.Parallel()
+	x := start(t)
+	x.advertise("berlin", 32)
+	x.advertise("paris", 4)
+	c := x.client(server.GroupRequester + "rome")
+	for _, atomic := range []string{"", `"atomic":true`} {
+		body := batchBody("again", "a=30 b=1", atomic)
+		first := c.must(http.StatusCreated, "POST", romeBatches, body).batch(t)
+		for _, query := range []string{"", "?" + dryRun} {
+			again := c.must(http.StatusCreated, "POST", romeBatches+query, body).batch(t)
+			require.Equal(t, first.UID, again.UID, "%q %q: the same name and spec", query, atomic)
+			require.Equal(t, first.Status, again.Status)
+			c.must(http.StatusConflict, "POST", romeBatches+query, batchBody("again", "a=29 b=1", atomic))
+		}
+		c.must(http.StatusOK, "DELETE", romeBatches+"/again", "")
+	}
+	c.must(http.StatusCreated, "POST", rome, reservationBody("r-2", "rome", `"targetClusterID":"berlin"`))
+	inPieces := strings.Replace(reservationBody("r", "rome", `"split":{"maxPieces":2,"minPiece":{"cpu":"1"}}`), `"cpu":"4"`, `"cpu":"30"`, 1)
+	for _, query := range []string{"?" + dryRun, ""} {
+		taken := c.must(http.StatusConflict, "POST", rome+query, inPieces)
+		require.Contains(t, taken.body, `reservations \"r-2\" exists`, query)
+	}
+}

@@ -21,6 +21,13 @@ import (
 func (s *Server) dryReservation(ctx context.Context, obj runtime.Object) error {
 	r, state := obj.(*broker.Reservation), s.cfg.DB.State()
 	r.Status = reservation.Decide(state, r, now(state))
+	if state.Row(broker.ReservationKey(r.Namespace, r.Name)) == nil {
+		for i := range r.Status.Pieces {
+			if err := nameIsFree(state, r, "reservations", r.Status.Pieces[i].Name); err != nil {
+				return err
+			}
+		}
+	}
 	reduceFor(ctx, store.ReservationKind(), r)
 	return nil
 }
