@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -134,7 +135,7 @@ func TestAnAmountInPiecesIsAskedForOnTheCommandLine(t *testing.T) {
 func TestABatchOfAFileIsNamedAndCompletedFromTheCommandLine(t *testing.T) {
 	t.Parallel()
 	f := reserveFlags{from: "rome", file: "-", duration: "2h", atomic: true, name: "train"}
-	batch, err := f.batch(strings.NewReader("items:\n- name: a\n  spec: {requestedResources: {cpu: 4}}\n- spec: {requesterID: paris, requestedResources: {cpu: 2}}\n"), time.Time{})
+	batch, err := f.batch(strings.NewReader("items:\n- name: a\n  spec: {requestedResources: {cpu: 4}}\n- spec: {requesterID: paris, requestedResources: {cpu: 2}}\n"))
 	require.NoError(t, err)
 	require.Equal(t, "train", batch.Name)
 	require.True(t, batch.Spec.Atomic)
@@ -144,13 +145,57 @@ func TestABatchOfAFileIsNamedAndCompletedFromTheCommandLine(t *testing.T) {
 	require.Equal(t, []string{"rome", "paris"}, []string{batch.Spec.Items[0].Spec.RequesterID, batch.Spec.Items[1].Spec.RequesterID})
 
 	f.atomic = false
-	batch, err = f.batch(strings.NewReader("kind: ReservationBatch\nmetadata: {name: other}\nspec:\n  items:\n  - spec: {requestedResources: {cpu: 4}, duration: 1h}\n  - spec: {requestedResources: {cpu: 4}}\n"), time.Time{})
+	batch, err = f.batch(strings.NewReader("kind: ReservationBatch\nmetadata: {name: other}\nspec:\n  items:\n  - spec: {requestedResources: {cpu: 4}, duration: 1h}\n  - spec: {requestedResources: {cpu: 4}}\n"))
 	require.NoError(t, err)
 	require.Equal(t, "train", batch.Name, "the command line wins")
 	require.Equal(t, []string{"1h", "2h"}, []string{batch.Spec.Items[0].Spec.Duration, batch.Spec.Items[1].Spec.Duration})
 
-	_, err = f.batch(strings.NewReader("- {name: a, specs: {}}"), time.Time{})
+	_, err = f.batch(strings.NewReader("- {name: a, specs: {}}"))
 	require.ErrorContains(t, err, "specs")
+}
+
+func TestAFileWithoutANameIsTheSameBatchEachTime(t *testing.T) {
+	t.Parallel()
+	named := func(from, duration, file string) string {
+		f := reserveFlags{from: from, duration: duration, file: "-"}
+		batch, err := f.batch(strings.NewReader(file))
+		require.NoError(t, err, file)
+		require.LessOrEqual(t, len(batch.Name), broker.MaxItemNameBytes)
+		return batch.Name
+	}
+	const item = "- {name: a, spec: {requestedResources: {cpu: 4}}}\n"
+	name := named("rome", "2h", item)
+	require.Regexp(t, "^rome-[0-9a-f]{16}$", name)
+	for _, same := range []string{"# of today\n" + item, "---\n" + item, "# a\n---\n# b\n" + item + "---\n", "[{spec: {requestedResources: {cpu: 4}}, name: a}]", "items:\n" + item} {
+		require.Equal(t, name, named("rome", "2h", same), same)
+	}
+	require.NotEqual(t, name, named("rome", "3h", item))
+	require.NotEqual(t, name, named("rome", "2h", item+"- spec: {requestedResources: {cpu: 4}}\n"))
+	require.Equal(t, "given", named("rome", "2h", "metadata: {name: given}\nitems:\n"+item))
+	named(strings.Repeat("r", broker.MaxClusterIDBytes), "", item)
+
+	lost := repeatable(io.ErrUnexpectedEOF, name)
+	require.ErrorIs(t, lost, io.ErrUnexpectedEOF)
+	require.ErrorContains(t, lost, name)
+	require.ErrorContains(t, lost, "the same command again")
+}
+
+func TestAFileOfABatchIsReadWholeOrRefused(t *testing.T) {
+	t.Parallel()
+	const item = "- {name: a, spec: {requestedResources: {cpu: 4}}}\n"
+	for says, file := range map[string]string{
+		"several YAML documents": item + "---\n" + item,
+		"it is empty":            "# nothing\n",
+		"larger than":            item + strings.Repeat("# long\n", maxBatchFileBytes/7),
+		`"name" already set`:     "- {name: a, name: b, spec: {requestedResources: {cpu: 4}}}",
+		"error converting YAML":  "- {name: a",
+		"spec.items: Required":   "metadata: {name: a}",
+	} {
+		f := reserveFlags{from: "rome", file: "-"}
+		_, err := f.batch(strings.NewReader(file))
+		require.ErrorContains(t, err, says)
+		require.ErrorContains(t, err, "--file -")
+	}
 }
 
 func TestABatchWithoutAnAnswerIsAskedForAgain(t *testing.T) {

@@ -76,7 +76,7 @@ func newReserveCommand() *cobra.Command {
 	flags.StringVar(&f.maxCost, "max-cost", "", "most that the request may cost per hour")
 	flags.Int32Var(&f.maxPieces, "max-pieces", 0, "it may be held in so many pieces, on a cluster each (default: whole)")
 	flags.StringToStringVar(&f.minPiece, "min-piece", nil, "the least that a piece has, as cpu=8")
-	flags.StringVar(&f.name, "name", "", "name of the reservation (default: made from --from and the time)")
+	flags.StringVar(&f.name, "name", "", "name of the reservation (default: made from --from and the time; of a file: from --from and what it asks for)")
 	flags.StringVarP(&f.file, "file", "f", "", "a ReservationBatch, or a list of items {name, spec}; - is the standard input")
 	flags.BoolVar(&f.atomic, "atomic", false, "reserve all items of the file, or none")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "decide, but hold nothing")

@@ -1,6 +1,12 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	yamlstream "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
@@ -25,6 +32,9 @@ const progressInterval = time.Second
 // takes a second.
 const batchTries = 5
 
+// maxBatchFileBytes: YAML is longer than the JSON that is sent.
+const maxBatchFileBytes = 4 * broker.MaxBatchBytes
+
 // reserveFile reserves the items of a file as one batch.
 func (f *reserveFlags) reserveFile(command *cobra.Command) error {
 	if f.cpu != "" || f.memory != "" || len(f.resources) > 0 || f.target != "" || f.maxCost != "" {
@@ -33,7 +43,7 @@ func (f *reserveFlags) reserveFile(command *cobra.Command) error {
 	if f.maxPieces != 0 || len(f.minPiece) > 0 {
 		return usageError{fmt.Errorf("--max-pieces and --min-piece are of one reservation: an item of a batch is not split")}
 	}
-	batch, err := f.batch(command.InOrStdin(), time.Now())
+	batch, err := f.batch(command.InOrStdin())
 	if err != nil {
 		return usageError{err}
 	}
@@ -48,10 +58,15 @@ func (f *reserveFlags) reserveFile(command *cobra.Command) error {
 	if err := f.print(command, answered, func(w io.Writer) error { return printBatch(w, answered, f.dryRun) }); err != nil {
 		return err
 	}
-	if answered.Status.Counts.Failed > 0 {
-		return refusedError{fmt.Errorf("%s", answered.Status.Message)}
+	switch counts := answered.Status.Counts; {
+	case counts.Failed == 0 && counts.Released == 0:
+		return nil
+	case f.dryRun:
+		return refusedError{errors.New(answered.Status.Message)}
+	default:
+		return refusedError{fmt.Errorf("%s (who asks for %s again gets this answer while it is kept: delete it, or take another --name)",
+			answered.Status.Message, answered.Name)}
 	}
-	return nil
 }
 
 // createBatch says on stderr how far the exchange has come, where that takes a while.
@@ -73,7 +88,7 @@ func (f *reserveFlags) createBatch(command *cobra.Command, client *exchange.Clie
 		select {
 		case a := <-done:
 			if lost = unanswered(a.err) && tries < batchTries && command.Context().Err() == nil; !lost {
-				return a.batch, a.err
+				return a.batch, repeatable(a.err, batch.Name)
 			}
 			fmt.Fprintf(command.ErrOrStderr(), "no answer (%v): asking again\n", a.err) //nolint:errcheck // progress only
 		case <-tick.C:
@@ -98,23 +113,34 @@ func unanswered(err error) bool {
 	return err != nil && (!errors.As(err, &status) || apierrors.IsTimeout(err))
 }
 
+// repeatable says what to do about an answer that never came.
+func repeatable(err error, name string) error {
+	if !unanswered(err) {
+		return err
+	}
+	return fmt.Errorf("batch %s may or may not be reserved: the same command again gives its answer and reserves nothing twice: %w", name, err)
+}
+
 // batch reads a ReservationBatch, or only its items ("items: [{name, spec}]", or the bare list).
-func (f *reserveFlags) batch(stdin io.Reader, now time.Time) (*broker.ReservationBatch, error) {
+func (f *reserveFlags) batch(stdin io.Reader) (*broker.ReservationBatch, error) {
 	data, err := readFile(f.file, stdin)
 	if err != nil {
 		return nil, err
 	}
 	batch := &broker.ReservationBatch{}
-	if trimmed := strings.TrimSpace(string(data)); strings.HasPrefix(trimmed, "-") && !strings.HasPrefix(trimmed, "---") || strings.HasPrefix(trimmed, "[") {
-		err = yaml.UnmarshalStrict(data, &batch.Spec.Items)
-	} else {
+	document, isList, err := soleDocument(data)
+	switch {
+	case err != nil:
+	case isList:
+		err = yaml.UnmarshalStrict(document, &batch.Spec.Items)
+	default:
 		var file struct {
 			metav1.TypeMeta `json:",inline"`
 			Metadata        metav1.ObjectMeta            `json:"metadata"`
 			Spec            *broker.ReservationBatchSpec `json:"spec"`
 			Items           []broker.BatchItem           `json:"items"`
 		}
-		if err = yaml.UnmarshalStrict(data, &file); err == nil {
+		if err = yaml.UnmarshalStrict(document, &file); err == nil {
 			batch.ObjectMeta, batch.Spec.Items = file.Metadata, file.Items
 			if file.Spec != nil {
 				batch.Spec = *file.Spec
@@ -124,7 +150,7 @@ func (f *reserveFlags) batch(stdin io.Reader, now time.Time) (*broker.Reservatio
 	if err != nil {
 		return nil, fmt.Errorf("--file %s: %w", f.file, err)
 	}
-	if f.complete(batch, now); batch.Spec.Atomic && f.waitFor != "" {
+	if f.complete(batch); batch.Spec.Atomic && f.waitFor != "" {
 		return nil, fmt.Errorf("--wait %s: an atomic batch does not wait, it is reserved whole or fails at once", f.waitFor)
 	}
 	if faults := broker.ValidateReservationBatch(batch); len(faults) > 0 {
@@ -134,7 +160,7 @@ func (f *reserveFlags) batch(stdin io.Reader, now time.Time) (*broker.Reservatio
 }
 
 // complete fills in what the command line says.
-func (f *reserveFlags) complete(batch *broker.ReservationBatch, now time.Time) {
+func (f *reserveFlags) complete(batch *broker.ReservationBatch) {
 	batch.TypeMeta = metav1.TypeMeta{APIVersion: broker.SchemeGroupVersion.String(), Kind: broker.KindReservationBatch}
 	spec := &batch.Spec
 	spec.Atomic = spec.Atomic || f.atomic
@@ -168,10 +194,47 @@ func (f *reserveFlags) complete(batch *broker.ReservationBatch, now time.Time) {
 	switch {
 	case f.name != "":
 		batch.Name = f.name
-	case batch.Name == "" && f.from != "":
-		batch.Name = nameFrom(f.from, now)
 	case batch.Name == "":
-		batch.Name = nameFrom("batch", now)
+		batch.Name = nameOf(cmp.Or(f.from, "batch"), spec)
+	}
+}
+
+// nameOf what is asked for is the same whenever the same is asked for: a batch is known by its name.
+func nameOf(prefix string, spec *broker.ReservationBatchSpec) string {
+	text, err := json.Marshal(spec)
+	if err != nil {
+		panic("a batch that was read can't be encoded: " + err.Error())
+	}
+	digest := sha256.Sum256(text)
+	hash := hex.EncodeToString(digest[:8])
+	return strings.ToLower(prefix[:min(len(prefix), broker.MaxItemNameBytes-1-len(hash))]) + "-" + hash
+}
+
+// soleDocument is the only YAML document of a file that says anything, and whether it is a list.
+func soleDocument(data []byte) (sole []byte, isList bool, err error) {
+	documents := yamlstream.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for {
+		document, err := documents.Read()
+		switch {
+		case errors.Is(err, io.EOF) && sole == nil:
+			return nil, false, errors.New("it is empty: name at least one item, as - {name: a, spec: {...}}")
+		case errors.Is(err, io.EOF):
+			return sole, isList, nil
+		case err != nil:
+			return nil, false, err
+		}
+		var content any
+		if err := yaml.Unmarshal(document, &content); err != nil {
+			return nil, false, err
+		}
+		switch {
+		case content == nil: // comments
+		case sole != nil:
+			return nil, false, errors.New("there are several YAML documents in it: one file is one batch")
+		default:
+			sole = document
+			_, isList = content.([]any)
+		}
 	}
 }
 
@@ -185,9 +248,12 @@ func readFile(path string, stdin io.Reader) ([]byte, error) {
 		defer file.Close() //nolint:errcheck // only read
 		in = file
 	}
-	data, err := io.ReadAll(io.LimitReader(in, 4*broker.MaxBatchBytes)) // YAML is longer than JSON
-	if err != nil {
+	data, err := io.ReadAll(io.LimitReader(in, maxBatchFileBytes+1))
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("--file %s: %w", path, err)
+	case len(data) > maxBatchFileBytes:
+		return nil, fmt.Errorf("--file %s: larger than %d bytes", path, maxBatchFileBytes)
 	}
 	return data, nil
 }
