@@ -99,6 +99,19 @@ func (k *Kind) object(row *fsm.Row, f form) (*shared, error) {
 	return o.reduced, nil
 }
 
+// objectOf is the object of a row, shared: not to be changed. nil where the row is nil or its body is
+// none that this package wrote.
+func objectOf[T runtime.Object](k *Kind, row *fsm.Row) (object T) {
+	if row == nil {
+		return object
+	}
+	o, err := k.object(row, formFull)
+	if err != nil {
+		return object
+	}
+	return o.object.(T)
+}
+
 // goneObjects are the forms of an object that was deleted or left a selector, made once for each
 // change: the object as it last was, with the revision of the change.
 type goneObjects struct {

@@ -28,17 +28,9 @@ var advertisementKind = &Kind{
 // AdvertisementKind is how advertisements are stored.
 func AdvertisementKind() *Kind { return advertisementKind }
 
-// AdvertisementOf returns the advertisement of a row "clusteradvertisements/...". It is shared: not
-// to be changed. nil where the row is nil or its body is none that Storage wrote.
+// AdvertisementOf returns the advertisement of a row "clusteradvertisements/...", see objectOf.
 func AdvertisementOf(row *fsm.Row) *broker.ClusterAdvertisement {
-	if row == nil {
-		return nil
-	}
-	object, err := advertisementKind.object(row, formFull)
-	if err != nil {
-		return nil
-	}
-	return object.object.(*broker.ClusterAdvertisement)
+	return objectOf[*broker.ClusterAdvertisement](advertisementKind, row)
 }
 
 // storedAdvertisement is the body of an advertisement's row. Frozen: only ever add fields.

@@ -29,17 +29,9 @@ var batchKind = &Kind{
 // BatchKind is how batches are stored: the request is the body, what became of the items the facts.
 func BatchKind() *Kind { return batchKind }
 
-// BatchOf returns the batch of a row "reservationbatches/...". It is shared: not to be changed. nil
-// where the row is nil or its body is none that Storage wrote.
+// BatchOf returns the batch of a row "reservationbatches/...", see objectOf.
 func BatchOf(row *fsm.Row) *broker.ReservationBatch {
-	if row == nil {
-		return nil
-	}
-	object, err := batchKind.object(row, formFull)
-	if err != nil {
-		return nil
-	}
-	return object.object.(*broker.ReservationBatch)
+	return objectOf[*broker.ReservationBatch](batchKind, row)
 }
 
 // storedBatch is the body of a batch's row. Frozen: only ever add fields.

@@ -26,17 +26,9 @@ var blueprintKind = &Kind{
 // BlueprintKind is how blueprints are stored.
 func BlueprintKind() *Kind { return blueprintKind }
 
-// BlueprintOf returns the blueprint of a row "blueprints/...". It is shared: not to be changed. nil
-// where the row is nil or its body is none that Storage wrote.
+// BlueprintOf returns the blueprint of a row "blueprints/...", see objectOf.
 func BlueprintOf(row *fsm.Row) *broker.Blueprint {
-	if row == nil {
-		return nil
-	}
-	object, err := blueprintKind.object(row, formFull)
-	if err != nil {
-		return nil
-	}
-	return object.object.(*broker.Blueprint)
+	return objectOf[*broker.Blueprint](blueprintKind, row)
 }
 
 // storedBlueprint is the body of a blueprint's row. Frozen: only ever add fields.

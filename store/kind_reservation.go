@@ -30,17 +30,9 @@ var reservationKind = &Kind{
 // ReservationKind is how reservations are stored.
 func ReservationKind() *Kind { return reservationKind }
 
-// ReservationOf returns the reservation of a row "reservations/...". It is shared: not to be
-// changed. nil where the row is nil or its body is none that Storage wrote.
+// ReservationOf returns the reservation of a row "reservations/...", see objectOf.
 func ReservationOf(row *fsm.Row) *broker.Reservation {
-	if row == nil {
-		return nil
-	}
-	object, err := reservationKind.object(row, formFull)
-	if err != nil {
-		return nil
-	}
-	return object.object.(*broker.Reservation)
+	return objectOf[*broker.Reservation](reservationKind, row)
 }
 
 // storedReservation is the body of a reservation's row. Frozen: only ever add fields.

@@ -27,17 +27,9 @@ var sliceKind = &Kind{
 // SliceKind is how slices are stored.
 func SliceKind() *Kind { return sliceKind }
 
-// SliceOf returns the slice of a row "slices/...". It is shared: not to be changed. nil where the
-// row is nil or its body is none that Storage or SliceBody wrote.
+// SliceOf returns the slice of a row "slices/...", see objectOf.
 func SliceOf(row *fsm.Row) *broker.Slice {
-	if row == nil {
-		return nil
-	}
-	object, err := sliceKind.object(row, formFull)
-	if err != nil {
-		return nil
-	}
-	return object.object.(*broker.Slice)
+	return objectOf[*broker.Slice](sliceKind, row)
 }
 
 // storedSlice is the body of a slice's row. Frozen: only ever add fields.
