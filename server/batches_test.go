@@ -238,48 +238,31 @@ func TestBadBatchesAreRefusedByFieldAndValueAndChangeNothing(t *testing.T) {
 		many[i] = fmt.Sprintf("i%d=1", i)
 	}
 	split := func(spec string) string { return reservationBody("bad", "rome", spec) }
-	cases := map[string]struct {
-		method, path, body string
-		code               int
-		says               []string
-	}{
-		"no items":             {"POST", romeBatches, batchBody("bad", "", ""), 422, []string{"spec.items"}},
-		"too many":             {"POST", romeBatches, batchBody("bad", strings.Join(many, " "), ""), 422, []string{"spec.items", "1001", "1000"}},
-		"too many, atomic":     {"POST", romeBatches, batchBody("bad", strings.Join(many[:129], " "), `"atomic":true`), 422, []string{"spec.items", "129", "128"}},
-		"duration of an item":  {"POST", romeBatches, with(`"duration":"2h"`), 422, []string{"spec.items[0].spec.duration", "2h"}},
-		"priority of an item":  {"POST", romeBatches, with(`"priority":7`), 422, []string{"spec.items[0].spec.priority", "7"}},
-		"an item that waits":   {"POST", romeBatches, with(`"waitFor":"1h"`), 422, []string{"spec.items[0].spec.waitFor", "1h"}},
-		"an item in pieces":    {"POST", romeBatches, with(`"split":{"maxPieces":2,"minPiece":{"cpu":"1"}}`), 422, []string{"spec.items[0].spec.split"}},
-		"duration, not atomic": {"POST", romeBatches, batchBody("bad", "a=1", `"duration":"2h"`), 422, []string{"spec.duration", "2h", "spec.atomic"}},
-		"the same item twice":  {"POST", romeBatches, batchBody("bad", "a=1 a=1", ""), 422, []string{"spec.items[1].name", `"a"`}},
-		"a bad item name":      {"POST", romeBatches, batchBody("bad", "A=1", ""), 422, []string{"spec.items[0].name", `"A"`}},
-		"a long name":          {"POST", romeBatches, batchBody(strings.Repeat("n", 64), "a=1", ""), 422, []string{"metadata.name", "63"}},
-		"cpu four":             {"POST", romeBatches, batchBody("bad", "a=1 b=four", ""), 400, []string{"spec.items[1].spec.requestedResources.cpu", `"four"`}},
-		"over the limit":       {"POST", romeBatches, strings.Repeat(" ", broker.MaxBatchBytes+1), 413, []string{"368641", "368640"}},
-		"other items":          {"PATCH", romeBatches + "/held", `{"spec":{"items":[]}}`, 422, []string{"spec.items"}},
-		"no longer atomic":     {"PATCH", romeBatches + "/held", `{"spec":{"atomic":false}}`, 422, []string{"spec.atomic"}},
-		"another priority":     {"PATCH", romeBatches + "/held", `{"spec":{"priority":3}}`, 422, []string{"spec.priority", "3"}},
-		"a split that waits":   {"POST", rome, split(`"waitFor":"1h","split":{"maxPieces":2,"minPiece":{"cpu":"1"}}`), 422, []string{"spec.waitFor", "1h", "spec.split"}},
-		"one piece":            {"POST", rome, split(`"split":{"maxPieces":1,"minPiece":{"cpu":"1"}}`), 422, []string{"spec.split.maxPieces", "1"}},
-		"nine pieces":          {"POST", rome, split(`"split":{"maxPieces":9,"minPiece":{"cpu":"1"}}`), 422, []string{"spec.split.maxPieces", "9"}},
-		"no smallest piece":    {"POST", rome, split(`"split":{"maxPieces":2}`), 422, []string{"spec.split.minPiece"}},
-		"a large piece":        {"POST", rome, split(`"split":{"maxPieces":2,"minPiece":{"cpu":"5"}}`), 422, []string{"spec.split.minPiece.cpu", "5", "4"}},
-		"a piece of something": {"POST", rome, split(`"split":{"maxPieces":2,"minPiece":{"disk":"1"}}`), 422, []string{"spec.split.minPiece.disk"}},
-		"a large chunk":        {"POST", rome, split(`"chunk":{"cpu":"2"},"split":{"maxPieces":2,"minPiece":{"cpu":"1"}}`), 422, []string{"spec.chunk.cpu", "2"}},
-	}
-	before := x.DB.State().Hash()
-	for name, b := range cases {
-		contentType := "application/json"
-		if b.method == "PATCH" {
-			contentType = mergeTyp
-		}
-		got := c.do(b.method, b.path, b.body, "Content-Type", contentType)
-		require.Equal(t, b.code, got.code, "%s: %s", name, got.body)
-		for _, word := range b.says {
-			require.Contains(t, strings.ReplaceAll(got.body, `\"`, `"`), word, name)
-		}
-	}
-	require.Equal(t, before, x.DB.State().Hash(), "something was changed")
+	x.refuses(c, map[string]badInput{
+		"no items":             {"POST", romeBatches, batchBody("bad", "", ""), "", 422, []string{"spec.items"}},
+		"too many":             {"POST", romeBatches, batchBody("bad", strings.Join(many, " "), ""), "", 422, []string{"spec.items", "1001", "1000"}},
+		"too many, atomic":     {"POST", romeBatches, batchBody("bad", strings.Join(many[:129], " "), `"atomic":true`), "", 422, []string{"spec.items", "129", "128"}},
+		"duration of an item":  {"POST", romeBatches, with(`"duration":"2h"`), "", 422, []string{"spec.items[0].spec.duration", "2h"}},
+		"priority of an item":  {"POST", romeBatches, with(`"priority":7`), "", 422, []string{"spec.items[0].spec.priority", "7"}},
+		"an item that waits":   {"POST", romeBatches, with(`"waitFor":"1h"`), "", 422, []string{"spec.items[0].spec.waitFor", "1h"}},
+		"an item in pieces":    {"POST", romeBatches, with(`"split":{"maxPieces":2,"minPiece":{"cpu":"1"}}`), "", 422, []string{"spec.items[0].spec.split"}},
+		"duration, not atomic": {"POST", romeBatches, batchBody("bad", "a=1", `"duration":"2h"`), "", 422, []string{"spec.duration", "2h", "spec.atomic"}},
+		"the same item twice":  {"POST", romeBatches, batchBody("bad", "a=1 a=1", ""), "", 422, []string{"spec.items[1].name", `"a"`}},
+		"a bad item name":      {"POST", romeBatches, batchBody("bad", "A=1", ""), "", 422, []string{"spec.items[0].name", `"A"`}},
+		"a long name":          {"POST", romeBatches, batchBody(strings.Repeat("n", 64), "a=1", ""), "", 422, []string{"metadata.name", "63"}},
+		"cpu four":             {"POST", romeBatches, batchBody("bad", "a=1 b=four", ""), "", 400, []string{"spec.items[1].spec.requestedResources.cpu", `"four"`}},
+		"over the limit":       {"POST", romeBatches, strings.Repeat(" ", broker.MaxBatchBytes+1), "", 413, []string{"368641", "368640"}},
+		"other items":          {"PATCH", romeBatches + "/held", `{"spec":{"items":[]}}`, "", 422, []string{"spec.items"}},
+		"no longer atomic":     {"PATCH", romeBatches + "/held", `{"spec":{"atomic":false}}`, "", 422, []string{"spec.atomic"}},
+		"another priority":     {"PATCH", romeBatches + "/held", `{"spec":{"priority":3}}`, "", 422, []string{"spec.priority", "3"}},
+		"a split that waits":   {"POST", rome, split(`"waitFor":"1h","split":{"maxPieces":2,"minPiece":{"cpu":"1"}}`), "", 422, []string{"spec.waitFor", "1h", "spec.split"}},
+		"one piece":            {"POST", rome, split(`"split":{"maxPieces":1,"minPiece":{"cpu":"1"}}`), "", 422, []string{"spec.split.maxPieces", "1"}},
+		"nine pieces":          {"POST", rome, split(`"split":{"maxPieces":9,"minPiece":{"cpu":"1"}}`), "", 422, []string{"spec.split.maxPieces", "9"}},
+		"no smallest piece":    {"POST", rome, split(`"split":{"maxPieces":2}`), "", 422, []string{"spec.split.minPiece"}},
+		"a large piece":        {"POST", rome, split(`"split":{"maxPieces":2,"minPiece":{"cpu":"5"}}`), "", 422, []string{"spec.split.minPiece.cpu", "5", "4"}},
+		"a piece of something": {"POST", rome, split(`"split":{"maxPieces":2,"minPiece":{"disk":"1"}}`), "", 422, []string{"spec.split.minPiece.disk"}},
+		"a large chunk":        {"POST", rome, split(`"chunk":{"cpu":"2"},"split":{"maxPieces":2,"minPiece":{"cpu":"1"}}`), "", 422, []string{"spec.chunk.cpu", "2"}},
+	})
 	c.must(http.StatusConflict, "POST", romeBatches, batchBody("held", "c=1", `"atomic":true`))
 	c.must(http.StatusCreated, "POST", rome, reservationBody("he-y", "rome", ""))
 	for _, query := range []string{"", "?" + dryRun} {

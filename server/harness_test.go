@@ -156,6 +156,35 @@ func (c client) must(code int, method, path, body string, headers ...string) ans
 	return got
 }
 
+// badInput is a request and how it is refused: the status, and words of the message.
+type badInput struct {
+	method, path, body string
+	contentType        string // empty: of a merge patch, else JSON
+	code               int
+	says               []string
+}
+
+// refuses sends each, and finds nothing changed by all of them.
+func (x *exchange) refuses(c client, cases map[string]badInput) {
+	x.t.Helper()
+	before := x.DB.State().Hash()
+	for name, b := range cases {
+		contentType := b.contentType
+		switch {
+		case contentType == "" && b.method == "PATCH":
+			contentType = mergeTyp
+		case contentType == "":
+			contentType = "application/json"
+		}
+		got := c.do(b.method, b.path, b.body, "Content-Type", contentType)
+		require.Equal(x.t, b.code, got.code, "%s: %s", name, got.body)
+		for _, word := range b.says {
+			require.Contains(x.t, strings.ReplaceAll(got.body, `\"`, `"`), word, name)
+		}
+	}
+	require.Equal(x.t, before, x.DB.State().Hash(), "something was changed")
+}
+
 func reservationBody(name, requester, spec string) string {
 	if spec != "" {
 		spec = "," + spec
