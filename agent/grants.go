@@ -119,7 +119,8 @@ func (b *grantBook) Resync() error { return nil }
 func (b *grantBook) observe(r *broker.Reservation) {
 	key := reservationKey(r)
 	known := b.seen[key]
-	holds := r.Status.Phase == broker.ReservationReserved
+	// What stands for its pieces alone holds nothing, and has no fence.
+	holds := r.Status.Phase == broker.ReservationReserved && r.Status.Fence > 0
 	switch {
 	case holds && r.Status.Fence < known.fence, holds && r.Status.Fence == known.fence && known.gone:
 		b.metrics.refusedFences.WithLabelValues(b.role.name).Inc()

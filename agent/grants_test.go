@@ -143,6 +143,20 @@ func TestAnOlderFenceIsRefused(t *testing.T) {
 	require.Len(t, b.log.with("capacity granted"), 2)
 }
 
+func TestWhatIsHeldInPiecesIsNoOlderGrantOfItsName(t *testing.T) {
+	t.Parallel()
+	b := newBookBench(t, requester)
+	whole := reservation("u1", broker.ReservationReserved, 42)
+	require.NoError(t, b.Replace([]any{whole}, "50"))
+	require.NoError(t, b.Delete(whole))
+	head := reservation("u2", broker.ReservationReserved, 0) // of pieces, which have the fences
+	require.NoError(t, b.Add(head))
+	require.Empty(t, b.log.with("older fence refused"))
+	require.NoError(t, b.Delete(head))
+	require.NoError(t, b.Add(reservation("u1", broker.ReservationReserved, 42)))
+	require.Len(t, b.log.with("older fence refused"), 1, "its own older grant is")
+}
+
 func TestEveryEndIsToldOnce(t *testing.T) {
 	t.Parallel()
 	held := func() *broker.Reservation { return reservation("u1", broker.ReservationReserved, 42) }
