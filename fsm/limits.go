@@ -23,7 +23,8 @@ const (
 	// MaxKeyBytes bounds a row key: resource and group (128), namespace (63), name (253),
 	// slashes, and room to grow.
 	MaxKeyBytes = 512
-	// MaxGuards, MaxWrites and MaxMoves bound one Txn: a batch of 64 parts with four each.
+	// MaxGuards, MaxWrites and MaxMoves bound one Txn: an atomic batch of at most 128 parts
+	// (v1alpha1.MaxAtomicItems), with one of each as a rule and two at most.
 	MaxGuards = 256
 	MaxWrites = 256
 	MaxMoves  = 256
