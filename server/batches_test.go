@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -238,6 +239,8 @@ func TestBadBatchesAreRefusedByFieldAndValueAndChangeNothing(t *testing.T) {
 		many[i] = fmt.Sprintf("i%d=1", i)
 	}
 	split := func(spec string) string { return reservationBody("bad", "rome", spec) }
+	values := slices.Repeat([]string{`"` + strings.Repeat("v", 63) + `"`}, broker.MaxSelectorValues)
+	term := `{"key":"region","operator":"In","values":[` + strings.Join(values, ",") + `]}`
 	x.refuses(c, map[string]badInput{
 		"no items":             {"POST", romeBatches, batchBody("bad", "", ""), "", 422, []string{"spec.items"}},
 		"too many":             {"POST", romeBatches, batchBody("bad", strings.Join(many, " "), ""), "", 422, []string{"spec.items", "1001", "1000"}},
@@ -251,6 +254,7 @@ func TestBadBatchesAreRefusedByFieldAndValueAndChangeNothing(t *testing.T) {
 		"a bad item name":      {"POST", romeBatches, batchBody("bad", "A=1", ""), "", 422, []string{"spec.items[0].name", `"A"`}},
 		"a long name":          {"POST", romeBatches, batchBody(strings.Repeat("n", 64), "a=1", ""), "", 422, []string{"metadata.name", "63"}},
 		"cpu four":             {"POST", romeBatches, batchBody("bad", "a=1 b=four", ""), "", 400, []string{"spec.items[1].spec.requestedResources.cpu", `"four"`}},
+		"a long item":          {"POST", romeBatches, with(`"clusterSelector":{"matchExpressions":[` + strings.Join(slices.Repeat([]string{term}, broker.MaxSelectorTerms), ",") + `]}`), "", 422, []string{"spec.items[0].spec", "at most 114688 bytes"}},
 		"over the limit":       {"POST", romeBatches, strings.Repeat(" ", broker.MaxBatchBytes+1), "", 413, []string{"368641", "368640"}},
 		"other items":          {"PATCH", romeBatches + "/held", `{"spec":{"items":[]}}`, "", 422, []string{"spec.items"}},
 		"no longer atomic":     {"PATCH", romeBatches + "/held", `{"spec":{"atomic":false}}`, "", 422, []string{"spec.atomic"}},

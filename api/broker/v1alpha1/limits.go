@@ -16,6 +16,8 @@ const (
 	MaxBatchItems = 1000
 	// MaxAtomicItems of an atomic batch: one command has at most 256 guards, writes and moves each.
 	MaxAtomicItems = 128
+	// MaxItemBytes of one item's spec: its reservation is an object under MaxObjectBytes.
+	MaxItemBytes = MaxObjectBytes - 16<<10
 	// MaxItemNameBytes of an item and of a batch: both are one label's value.
 	MaxItemNameBytes = 63
 	// MaxResultMessageBytes of one result: what is missing where, in short.

@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -54,8 +55,24 @@ func validateItems(path *field.Path, s *ReservationBatchSpec) field.ErrorList {
 		seen[item.Name] = struct{}{}
 		errs = append(errs, validateReservationSpec(&item.Spec, at.Child("spec"))...)
 		errs = append(errs, validateItemOf(s, item, at.Child("spec"))...)
+		errs = append(errs, validateItemBytes(&item.Spec, at.Child("spec"))...)
 	}
 	return errs
+}
+
+// validateItemBytes: only a selector can make a spec as large as that.
+func validateItemBytes(s *ReservationSpec, path *field.Path) field.ErrorList {
+	if s.ClusterSelector == nil {
+		return nil
+	}
+	text, err := json.Marshal(s)
+	switch {
+	case err != nil:
+		return field.ErrorList{field.InternalError(path, err)}
+	case len(text) > MaxItemBytes:
+		return field.ErrorList{field.Invalid(path, fmt.Sprintf("%d bytes", len(text)), fmt.Sprintf("at most %d bytes as JSON", MaxItemBytes))}
+	}
+	return nil
 }
 
 // validateItemOf refuses what an item of this batch can't set.
