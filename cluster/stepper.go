@@ -35,7 +35,10 @@ type Stepper struct {
 }
 
 // openIntent is with the room and not answered.
-type openIntent struct{ proposed bool }
+type openIntent struct {
+	proposed bool
+	begun    bool // an item was done, and more are to come
+}
 
 // Batch is one encoded entry and the items in it, in order.
 type Batch struct {
@@ -173,6 +176,7 @@ func (s *Stepper) Settle(batches []Batch, outcomes []Proposed) error {
 			}
 			if o := s.open[item.Intent]; o != nil && !errors.Is(outcome.Err, ErrNotProposed) {
 				o.proposed = true
+				o.begun = o.begun || item.Partial && settled.Err == nil && settled.Result.Refusal == nil
 			}
 			s.settled = append(s.settled, settled)
 		}
@@ -204,7 +208,7 @@ func (s *Stepper) endSettled() {
 		switch {
 		case o == nil:
 		case settled.Err == nil && settled.Result.Refusal != nil:
-			o.proposed = false
+			o.proposed = o.begun
 		case errors.Is(settled.Err, ErrNotProposed), settled.Item.Partial:
 		default:
 			delete(s.open, settled.Item.Intent)

@@ -196,6 +196,30 @@ func TestARoomThatFellOutOfTheHistoryBeginsAnewAndLosesNoIntent(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
+// A first command of an intent was done and the second refused: nobody may be told that nothing happened.
+func TestARefusalInTheMiddleOfAnIntentLeavesItsOutcomeUnknown(t *testing.T) {
+	t.Parallel()
+	db := store.NewDB(fsm.New())
+	room := &scripted{}
+	s := NewStepper(room, db, 5)
+	intent := NewIntent(ptr(write("a/1", 1)), nil)
+	commands := []fsm.Txn{write("a/1", 1), {Guards: []fsm.Guard{fsm.GuardAbsent("a/1")}, Writes: write("a/2", 1).Writes}}
+	for i := range commands {
+		room.step = func(Input) Output {
+			return Output{Propose: []Item{{Txn: &commands[i], Intent: intent, Partial: i == 0}}}
+		}
+		var intents []*Intent
+		if i == 0 {
+			intents = append(intents, intent)
+		}
+		batches, err := s.Step(7, intents)
+		require.NoError(t, err)
+		require.NoError(t, s.Settle(batches, applyAll(t, db, batches)))
+	}
+	s.End()
+	require.ErrorIs(t, (<-intent.Replied()).Err, store.ErrUnknownOutcome)
+}
+
 // What was done of an intent is not its end where the room says that there is more.
 func TestATermThatEndsInTheMiddleOfAnIntentLeavesItsOutcomeUnknown(t *testing.T) {
 	t.Parallel()

@@ -45,6 +45,19 @@ func (db *DB) changeAt(key string, revision fsm.Revision) *change {
 	return nil
 }
 
+// newest is the row as it last was: who asks again for something that was made in several steps may come when it
+// is gone.
+func (db *DB) newest(row *fsm.Row) *fsm.Row {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for _, c := range slices.Backward(db.feed.items) {
+		if c.After != nil && c.Key() == row.Key && c.After.Created == row.Created {
+			return c.After
+		}
+	}
+	return row
+}
+
 // rowsAt returns the rows of a scan as they were at revision, in key order: the present
 // ones with every later change undone. The revision must not be beyond the state's.
 func (db *DB) rowsAt(prefix string, recursive bool, revision fsm.Revision) ([]*fsm.Row, error) {

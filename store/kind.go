@@ -31,6 +31,8 @@ type Kind struct {
 	reduce func(runtime.Object)
 	// specChanged compares two objects of the kind.
 	specChanged func(before, after runtime.Object) bool
+	// createdInSteps: a creation is answered with the object as it last was, not as its first command left it.
+	createdInSteps bool
 	// specGuardsLedger: what may become of the spec depends on the ledger part.
 	specGuardsLedger bool
 	// deletionGuardsLedger: others end with the object, so a leader room decides its deletion. It

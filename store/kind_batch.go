@@ -20,6 +20,7 @@ var batchKind = &Kind{
 	encode:           encodeBatch,
 	compose:          composeBatch,
 	reduce:           reduceBatch,
+	createdInSteps:   true,
 	specGuardsLedger: true, // a spec is immutable but while Reserved
 	specChanged: func(before, after runtime.Object) bool {
 		return !equality.Semantic.DeepEqual(before.(*broker.ReservationBatch).Spec, after.(*broker.ReservationBatch).Spec)

@@ -128,7 +128,9 @@ func (s *Storage) written(ctx context.Context, key string, revision fsm.Revision
 	}
 	var row *fsm.Row
 	if c := s.db.changeAt(key, revision); c != nil {
-		row = c.After
+		if row = c.After; c.Before == nil && s.kind.createdInSteps {
+			row = s.db.newest(row)
+		}
 	} else {
 		row = s.db.State().Row(key) // it fell out of the history meanwhile: as it is now
 	}
