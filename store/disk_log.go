@@ -1,0 +1,177 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+const (
+	segmentSectors = 8 << 10                                // 4 MiB; sectorHeader.left must hold it
+	maxEntries     = 1 << 24                                // that a segment may say came before it
+	maxValue       = 255                                    // bytes of a key of the stable store, and of its value
+	maxAppend      = (segmentSectors/2 - 1) * sectorPayload // bytes: larger ones become several
+)
+
+// diskLog is Raft's log, term and vote on disk: segments, in which each append, vote and removal is written behind the
+// one before, with one sync. Reads may run at any time, writes one at a time.
+//
+// One append is there after a crash or it isn't; of StoreLogs with more than maxAppend the first ones may be. A write
+// that fails has no effect, and the next one tries anew; so it recovers from a full disk.
+type diskLog struct {
+	dir     string
+	sectors int
+	// step is called before each thing done to the directory, and may fail in its place: for tests.
+	step func(what string) error
+
+	mu      sync.RWMutex
+	ledger  ledger
+	files   map[uint64]*os.File
+	oldest  uint64
+	newest  uint64 // that is appended to; 0 where there is no log yet
+	appends uint32 // in newest
+	end     int    // of newest, in sectors
+	dirty   int    // sectors behind end that may not be blank
+	// unused segment, made by a rotation that did not come to its end; 0 if there is none
+	unused uint64
+}
+
+// Close ends the use of the files.
+func (d *diskLog) Close() (err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, f := range d.files {
+		err = errors.Join(err, f.Close())
+	}
+	d.files = nil
+	return err
+}
+
+// FirstIndex implements raft.LogStore.
+func (d *diskLog) FirstIndex() (uint64, error) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if len(d.ledger.spots) == 0 {
+		return 0, nil
+	}
+	return d.ledger.first, nil
+}
+
+// LastIndex implements raft.LogStore.
+func (d *diskLog) LastIndex() (uint64, error) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if len(d.ledger.spots) == 0 {
+		return 0, nil
+	}
+	return d.ledger.next() - 1, nil
+}
+
+// GetLog implements raft.LogStore. ErrCorrupt where the entry is not what was stored.
+func (d *diskLog) GetLog(index uint64, l *raft.Log) error {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if index < d.ledger.first || index >= d.ledger.next() {
+		return raft.ErrLogNotFound
+	}
+	at := d.ledger.spots[index-d.ledger.first]
+	from := at.from / sectorPayload
+	b := make([]byte, (sectorsFor(at.from+at.size)-from)*sectorSize)
+	if _, err := d.files[at.segment].ReadAt(b, int64(at.sector+from)*sectorSize); err != nil {
+		return fmt.Errorf("read log entry %d: %w", index, err)
+	}
+	payload, err := unpackSectors(place{at.segment, uint64(at.sector + from)}, b) //nolint:gosec // not negative
+	if err == nil {
+		err = readEntry(payload[at.from-from*sectorPayload:][:at.size], l)
+	}
+	if err == nil && l.Index != index {
+		err = fmt.Errorf("says index %d", l.Index)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: log entry %d: %w", ErrCorrupt, index, err)
+	}
+	return nil
+}
+
+// StoreLog implements raft.LogStore.
+func (d *diskLog) StoreLog(l *raft.Log) error { return d.StoreLogs([]*raft.Log{l}) }
+
+// StoreLogs implements raft.LogStore.
+func (d *diskLog) StoreLogs(logs []*raft.Log) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	limit := min(maxAppend, (d.sectors/2-1)*sectorPayload)
+	size := 0
+	for _, l := range logs {
+		if entrySize(l) > limit {
+			return fmt.Errorf("log entry %d has %d bytes, at most %d are allowed", l.Index, entrySize(l), limit)
+		}
+		size += entrySize(l)
+	}
+	payload := make([]byte, 0, min(size, limit))
+	for _, l := range logs {
+		if len(payload)+entrySize(l) > limit {
+			if err := d.write(payload); err != nil {
+				return err
+			}
+			payload = payload[:0]
+		}
+		payload = appendEntry(payload, l)
+	}
+	return d.write(payload)
+}
+
+// DeleteRange implements raft.LogStore, for the oldest or the newest entries.
+func (d *diskLog) DeleteRange(first, last uint64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	from, next := d.ledger.first, d.ledger.next()
+	switch {
+	case first > last || last < from || first >= next:
+		return nil
+	case first <= from:
+		if err := d.write(appendIndex(nil, firstRecord, min(last+1, next))); err != nil {
+			return err
+		}
+		return d.removeOldest()
+	case last+1 >= next:
+		return d.write(appendIndex(nil, cutRecord, first))
+	}
+	return fmt.Errorf("entries %d to %d are in the middle of the log, %d to %d", first, last, from, next-1)
+}
+
+// Set implements raft.StableStore.
+func (d *diskLog) Set(key, value []byte) error {
+	if len(key) > maxValue || len(value) > maxValue {
+		return fmt.Errorf("%s is %d bytes long, at most %d are allowed", key, len(value), maxValue)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.write(appendValue(nil, key, value))
+}
+
+// Get implements raft.StableStore.
+func (d *diskLog) Get(key []byte) ([]byte, error) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	value, ok := d.ledger.values[string(key)]
+	if !ok {
+		return nil, errNotFound
+	}
+	return append([]byte{}, value...), nil
+}
+
+// SetUint64 implements raft.StableStore.
+func (d *diskLog) SetUint64(key []byte, value uint64) error { return d.Set(key, indexKey(value)) }
+
+// GetUint64 implements raft.StableStore.
+func (d *diskLog) GetUint64(key []byte) (uint64, error) {
+	value, err := d.Get(key)
+	if err != nil {
+		return 0, err
+	}
+	return openUint64(key, value)
+}

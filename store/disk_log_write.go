@@ -1,0 +1,148 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// write an append, in a new segment where it does not fit: with one sync otherwise. The last sector of a
+// segment is kept for its seal.
+func (d *diskLog) write(payload []byte) error {
+	if len(payload) == 0 {
+		return nil
+	}
+	if d.end+sectorsFor(len(payload)) >= d.sectors {
+		if err := d.rotate(); err != nil {
+			return fmt.Errorf("begin a new segment of the log: %w", err)
+		}
+	}
+	return d.put(payload)
+}
+
+// put an append behind the last.
+func (d *diskLog) put(payload []byte) error {
+	if err := d.blank(); err != nil {
+		return err
+	}
+	sectors := packSectors(place{d.newest, uint64(d.end)}, d.appends+1, payload) //nolint:gosec // not negative
+	d.dirty = len(sectors) / sectorSize
+	if err := d.writeAt("append", sectors); err != nil {
+		return err
+	}
+	if err := d.ledger.take(d.newest, d.end, payload); err != nil {
+		return err
+	}
+	d.end += d.dirty
+	d.appends++
+	d.dirty = 0
+	return nil
+}
+
+// blank what a failed or torn append has left: another append, torn in its turn, must not be completed by it.
+func (d *diskLog) blank() error {
+	if d.dirty == 0 {
+		return nil
+	}
+	if err := d.writeAt("blank", make([]byte, d.dirty*sectorSize)); err != nil {
+		return err
+	}
+	d.dirty = 0
+	return nil
+}
+
+func (d *diskLog) writeAt(what string, b []byte) error {
+	if err := d.step(what); err != nil {
+		return err
+	}
+	file := d.files[d.newest]
+	if _, err := file.WriteAt(b, int64(d.end)*sectorSize); err != nil {
+		return err
+	}
+	if err := d.step("sync " + what); err != nil {
+		return err
+	}
+	return syncData(file)
+}
+
+// rotate makes the next segment, then seals this one: a sealed segment without a next one is damage, and a
+// next one that holds nothing, behind one that is not sealed, has never been used.
+func (d *diskLog) rotate() error {
+	number := d.newest + 1
+	file, end, err := d.create(number)
+	if err != nil {
+		return err
+	}
+	if d.newest > 0 {
+		if err := d.put(appendRecord(nil, sealRecord)); err != nil {
+			return errors.Join(err, file.Close())
+		}
+	}
+	d.ledger.sealed = false
+	d.files[number], d.newest, d.appends, d.end = file, number, 1, end
+	if d.oldest == 0 {
+		d.oldest = number
+	}
+	return nil
+}
+
+// create a segment that holds what it begins with, under its name and durable.
+func (d *diskLog) create(number uint64) (file *os.File, end int, err error) {
+	path := d.path(number)
+	if err := d.step("create"); err != nil {
+		return nil, 0, err
+	}
+	if file, err = os.OpenFile(path+tmpSuffix, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
+		return nil, 0, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, file.Close())
+		}
+	}()
+	// Blank sectors are written, not only reserved: a sync of what overwrites them need not change the file's metadata.
+	b := make([]byte, d.sectors*sectorSize)
+	end = copy(b, packSectors(place{number, 0}, 1, d.ledger.begin(number))) / sectorSize
+	if _, err := file.Write(b); err != nil {
+		return nil, 0, err
+	}
+	if err := file.Sync(); err != nil {
+		return nil, 0, err
+	}
+	if err := d.step("name"); err != nil {
+		return nil, 0, err
+	}
+	if err := os.Rename(path+tmpSuffix, path); err != nil {
+		return nil, 0, err
+	}
+	return file, end, syncDir(d.dir)
+}
+
+// removeOldest removes segments without entries. The rest must be without a gap after a crash, so one by one.
+func (d *diskLog) removeOldest() error {
+	needed := d.newest
+	if len(d.ledger.spots) > 0 {
+		needed = d.ledger.spots[0].segment
+	}
+	for ; d.oldest < needed; d.oldest++ {
+		if err := d.step("remove"); err != nil {
+			return err
+		}
+		if err := os.Remove(d.path(d.oldest)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if file := d.files[d.oldest]; file != nil {
+			_ = file.Close() // it was read only, and is gone
+			delete(d.files, d.oldest)
+		}
+		if err := syncDir(d.dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *diskLog) path(number uint64) string {
+	return filepath.Join(d.dir, fmt.Sprintf("%016x%s", number, segmentSuffix))
+}
