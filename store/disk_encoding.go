@@ -14,6 +14,8 @@ func indexKey(index uint64) []byte {
 	return binary.BigEndian.AppendUint64(make([]byte, 0, indexSize), index)
 }
 
+func indexOf(key []byte) uint64 { return binary.BigEndian.Uint64(key) }
+
 // checksumOf covers all of an entry that Raft relies on.
 func checksumOf(l *raft.Log) []byte {
 	var head [17]byte

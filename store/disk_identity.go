@@ -13,8 +13,11 @@ import (
 // IdentityFile says whose data directory it lies in.
 const IdentityFile = "identity.json"
 
-// identityFormat is what this version writes; a higher one was written by a newer version.
-const identityFormat = 1
+// The formats that this version knows; a higher one was written by a newer version.
+const (
+	identityFormat = 1 // the log is raft.db
+	segmentFormat  = 2 // the log is in segments: disk_log.go
+)
 
 // Identity says whose data directory this is. NodeID and UUID never change.
 type Identity struct {

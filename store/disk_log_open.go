@@ -134,13 +134,21 @@ func (d *diskLog) start() error {
 	if d.newest == 0 {
 		return d.rotate()
 	}
-	for number := d.oldest; number <= d.newest; number++ {
-		if d.files[number], err = os.OpenFile(d.path(number), os.O_RDWR, 0); err != nil {
-			return err
-		}
+	if err := d.open(); err != nil {
+		return err
 	}
 	if err := d.blank(); err != nil {
 		return err
 	}
 	return d.removeOldest()
+}
+
+func (d *diskLog) open() (err error) {
+	for number := d.oldest; number <= d.newest; number++ {
+		if d.files[number], err = os.OpenFile(d.path(number), os.O_RDWR, 0); err != nil {
+			delete(d.files, number)
+			return err
+		}
+	}
+	return nil
 }

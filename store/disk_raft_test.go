@@ -41,30 +41,34 @@ func raftReads(dir string) (read string, err error) {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	first, err := d.Logs().FirstIndex()
+	return storeReads(d.Logs(), d.Stable())
+}
+
+func storeReads(logs raft.LogStore, stable raft.StableStore) (read string, err error) {
+	first, err := logs.FirstIndex()
 	if err != nil {
 		return "", err
 	}
-	last, err := d.Logs().LastIndex()
+	last, err := logs.LastIndex()
 	if err != nil {
 		return "", err
 	}
 	read = fmt.Sprintln(first, last)
 	for i := first; i <= last; i++ {
 		var l raft.Log
-		if err := d.Logs().GetLog(i, &l); err != nil {
+		if err := logs.GetLog(i, &l); err != nil {
 			return "", err
 		}
 		read += fmt.Sprintln(l.Index, l.Term, l.Type, string(l.Data), string(l.Extensions))
 	}
 	for _, key := range [][]byte{keyTerm, keyVoteTerm} {
-		value, err := d.Stable().GetUint64(key)
+		value, err := stable.GetUint64(key)
 		if err != nil && !errors.Is(err, errNotFound) {
 			return "", err
 		}
 		read += fmt.Sprintln(string(key), value, err)
 	}
-	vote, err := d.Stable().Get(keyVote)
+	vote, err := stable.Get(keyVote)
 	if err != nil && !errors.Is(err, errNotFound) {
 		return "", err
 	}
