@@ -21,7 +21,8 @@ import (
 //
 //	identity.json   whose directory this is
 //	lock            held with flock while a process uses it
-//	raft.db         Raft's log and stable store (bbolt)
+//	raft.db         Raft's log and stable store (bbolt), in a directory of format 1
+//	log/            the same in segments, in one of format 2
 //	snapshots/      <term>-<index>-<time>/{meta.json,state.bin,meta.crc}
 const (
 	logFile     = "raft.db"
@@ -40,13 +41,16 @@ type DiskOptions struct {
 	NodeID          string
 	RetainSnapshots int
 	Logger          hclog.Logger
+	// SegmentLog makes new directories with a log in segments, and takes over a log of bbolt once no build that knows
+	// only those can come back.
+	SegmentLog bool
 }
 
 // Disk is an open data directory. Methods may be called on any goroutine.
 type Disk struct {
 	dir   string
 	lock  *os.File
-	raft  *raftStore     // nil until open
+	raft  raftLog        // nil until open
 	snaps *snapshotStore // nil until open
 
 	state      *fsm.State
@@ -73,7 +77,11 @@ func OpenDisk(o DiskOptions) (disk *Disk, err error) {
 			_ = d.Close()
 		}
 	}()
-	id, isNew, err := loadIdentity(o.Dir, o.NodeID)
+	newFormat := identityFormat
+	if o.SegmentLog {
+		newFormat = segmentFormat
+	}
+	id, isNew, err := loadIdentity(o.Dir, o.NodeID, newFormat)
 	if err != nil {
 		return nil, err
 	}
@@ -82,13 +90,15 @@ func OpenDisk(o DiskOptions) (disk *Disk, err error) {
 	if d.state, d.stateIndex, halfRemoved, err = verifySnapshots(filepath.Join(o.Dir, snapshotDir)); err != nil {
 		return nil, err
 	}
-	found, written, err := verifyLog(filepath.Join(o.Dir, logFile), d.stateIndex)
+	log, err := proveLog(o.Dir, id, d.stateIndex)
 	if err != nil {
 		return nil, err
 	}
-	if err = verifyLogIsThere(o.Dir, id, written); err != nil {
-		return nil, err
-	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, log.Close())
+		}
+	}()
 
 	// Everything is proven; from here on the directory is written.
 	if isNew {
@@ -104,8 +114,16 @@ func OpenDisk(o DiskOptions) (disk *Disk, err error) {
 		return nil, fmt.Errorf("open snapshots: %w", err)
 	}
 	d.snaps = &snapshotStore{snaps, filepath.Join(o.Dir, snapshotDir), o.Logger}
-	if d.raft, err = openRaftStore(filepath.Join(o.Dir, logFile), found); err != nil {
+	if o.SegmentLog && log.written && d.state.Behaviour() >= segmentBehaviour {
+		log.takeOver = true
+	}
+	raftLog, err := log.open(id)
+	if err != nil {
 		return nil, err
+	}
+	d.raft = raftLog
+	if log.takeOver {
+		d.identity.Format = segmentFormat
 	}
 	return d, syncDir(o.Dir)
 }
@@ -152,14 +170,8 @@ func (d *Disk) HasRaftState() (bool, error) {
 	return raft.HasExistingState(d.raft, d.raft, d.snaps)
 }
 
-// LogBytes is the size of the log file. It never shrinks: bbolt reuses its free pages.
-func (d *Disk) LogBytes() int64 {
-	info, err := os.Stat(filepath.Join(d.dir, logFile))
-	if err != nil {
-		return 0
-	}
-	return info.Size()
-}
+// LogBytes is the size of the log. That of bbolt never shrinks: it reuses its free pages.
+func (d *Disk) LogBytes() int64 { return d.raft.bytes() }
 
 // SnapshotBytes is the size of the newest snapshot; 0 where there is none.
 func (d *Disk) SnapshotBytes() int64 {

@@ -40,16 +40,18 @@ type Identity struct {
 var ErrIdentity = errors.New("the data directory belongs to another node or exchange")
 
 // loadIdentity reads the identity; where there is none and the directory is otherwise empty it makes one up,
-// without writing it.
-func loadIdentity(dir, nodeID string) (id Identity, isNew bool, err error) {
+// of a format, without writing it.
+func loadIdentity(dir, nodeID string, newFormat int) (id Identity, isNew bool, err error) {
 	path := filepath.Join(dir, IdentityFile)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		if _, err := os.Stat(filepath.Join(dir, logFile)); err == nil {
-			return Identity{}, false, fmt.Errorf("%w: %s is missing beside %s: restore it or remove the whole directory",
-				ErrCorrupt, path, logFile)
+		for _, log := range []string{logFile, segmentDir} {
+			if _, err := os.Stat(filepath.Join(dir, log)); err == nil {
+				return Identity{}, false, fmt.Errorf("%w: %s is missing beside %s: restore it or remove the whole directory",
+					ErrCorrupt, path, log)
+			}
 		}
-		return Identity{Format: identityFormat, NodeID: nodeID, UUID: uuid.NewString()}, true, nil
+		return Identity{Format: newFormat, NodeID: nodeID, UUID: uuid.NewString()}, true, nil
 	}
 	if err != nil {
 		return Identity{}, false, fmt.Errorf("read identity: %w", err)
@@ -58,9 +60,9 @@ func loadIdentity(dir, nodeID string) (id Identity, isNew bool, err error) {
 		return Identity{}, false, fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
 	}
 	switch {
-	case id.Format != identityFormat:
-		return Identity{}, false, fmt.Errorf("%w: %s has format %d, this version knows %d",
-			ErrCorrupt, path, id.Format, identityFormat)
+	case id.Format != identityFormat && id.Format != segmentFormat:
+		return Identity{}, false, fmt.Errorf("%w: %s has format %d, this version knows %d to %d",
+			ErrCorrupt, path, id.Format, identityFormat, segmentFormat)
 	case id.NodeID == "" || uuid.Validate(id.UUID) != nil:
 		return Identity{}, false, fmt.Errorf("%w: %s lacks nodeID or uuid", ErrCorrupt, path)
 	case id.NodeID != nodeID:

@@ -50,6 +50,12 @@ func (d *diskLog) Close() (err error) {
 	return err
 }
 
+func (d *diskLog) bytes() int64 {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return int64(len(d.files)) * int64(d.sectors) * sectorSize
+}
+
 // FirstIndex implements raft.LogStore.
 func (d *diskLog) FirstIndex() (uint64, error) {
 	d.mu.RLock()

@@ -112,9 +112,6 @@ func (i *importer) compare(old, tmp string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	if err := d.open(); err != nil {
-		return err
-	}
 	last, values := uint64(0), 0
 	err = readOld(old, func(key, value []byte) error {
 		values++

@@ -12,7 +12,7 @@ import (
 
 const segmentSuffix = ".log"
 
-// readDiskLog proves, without writing, all that lies in the directory. There may be none yet.
+// readDiskLog proves and opens, without writing, all that lies in the directory. There may be none yet.
 func readDiskLog(dir string, sectors int) (*diskLog, error) {
 	d := &diskLog{
 		dir: dir, sectors: sectors, files: map[uint64]*os.File{},
@@ -40,6 +40,9 @@ func readDiskLog(dir string, sectors int) (*diskLog, error) {
 	}
 	if index, found := d.ledger.missing(); found {
 		return nil, fmt.Errorf("%w: the segment of entry %d is missing, before %s", ErrCorrupt, index, d.path(d.oldest))
+	}
+	if err := d.open(); err != nil {
+		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
 }
@@ -134,9 +137,6 @@ func (d *diskLog) start() error {
 	if d.newest == 0 {
 		return d.rotate()
 	}
-	if err := d.open(); err != nil {
-		return err
-	}
 	if err := d.blank(); err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (d *diskLog) start() error {
 }
 
 func (d *diskLog) open() (err error) {
-	for number := d.oldest; number <= d.newest; number++ {
+	for number := max(d.oldest, 1); number <= d.newest; number++ {
 		if d.files[number], err = os.OpenFile(d.path(number), os.O_RDWR, 0); err != nil {
 			delete(d.files, number)
 			return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"os"
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
 	"github.com/hashicorp/raft"
@@ -67,6 +68,14 @@ func openRaftStore(path string, proven tail) (*raftStore, error) {
 
 // Close ends the use of the file.
 func (s *raftStore) Close() error { return s.db.Close() }
+
+func (s *raftStore) bytes() int64 {
+	info, err := os.Stat(s.db.Path())
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
 
 // FirstIndex implements raft.LogStore.
 func (s *raftStore) FirstIndex() (uint64, error) { return s.end((*bbolt.Cursor).First) }

@@ -194,19 +194,31 @@ func (p *logProof) entry(key, value []byte) error {
 	}
 	index := binary.BigEndian.Uint64(key)
 	if next := max(p.after, p.found.last) + 1; index > next {
-		return fmt.Errorf("entry %d is missing: the newest snapshot ends at %d, the next entry is %d", next, p.after, index)
+		return missingEntry(next, p.after, index)
 	}
 	var l raft.Log
 	if err := decodeLog(index, value, &l); err != nil {
 		return fmt.Errorf("entry %d: %w", index, err)
 	}
-	if l.Type == raft.LogCommand {
-		if _, err := fsm.DecodeEntry(l.Data); err != nil && !errors.Is(err, fsm.ErrIgnorable) {
-			return fmt.Errorf("entry %d: %w", index, err)
-		}
+	if err := verifyEntry(&l); err != nil {
+		return err
 	}
 	p.found.add(key, value)
 	return nil
+}
+
+func verifyEntry(l *raft.Log) error {
+	if l.Type != raft.LogCommand {
+		return nil
+	}
+	if _, err := fsm.DecodeEntry(l.Data); err != nil && !errors.Is(err, fsm.ErrIgnorable) {
+		return fmt.Errorf("entry %d: %w", l.Index, err)
+	}
+	return nil
+}
+
+func missingEntry(index, after, next uint64) error {
+	return fmt.Errorf("entry %d is missing: the newest snapshot ends at %d, the next entry is %d", index, after, next)
 }
 
 // finish when all was visited; tx is the newest transaction.
@@ -227,10 +239,10 @@ func (p *logProof) finish(tx uint64) error {
 }
 
 // verifyLogIsThere refuses to begin anew, without votes and state, in the name of a node of an exchange.
-func verifyLogIsThere(dir string, id Identity, written bool) error {
+func verifyLogIsThere(path string, id Identity, written bool) error {
 	if id.ClusterID == "" || written {
 		return nil
 	}
 	return fmt.Errorf("%w: %s is missing or empty, though this directory is part of exchange %s: restore it, "+
-		"or remove the whole directory and run `bourse raft remove-peer %s`", ErrCorrupt, filepath.Join(dir, logFile), id.ClusterID, id.NodeID)
+		"or remove the whole directory and run `bourse raft remove-peer %s`", ErrCorrupt, path, id.ClusterID, id.NodeID)
 }
