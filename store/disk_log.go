@@ -12,7 +12,7 @@ import (
 const (
 	segmentSectors = 8 << 10                                // 4 MiB; sectorHeader.left must hold it
 	maxEntries     = 1 << 24                                // that a segment may say came before it
-	maxValue       = 255                                    // bytes of a key of the stable store, and of its value
+	maxKey         = 255                                    // bytes of a key of the stable store
 	maxAppend      = (segmentSectors/2 - 1) * sectorPayload // bytes: larger ones become several
 )
 
@@ -27,9 +27,8 @@ type diskLog struct {
 	// step is called before each thing done to the directory, and may fail in its place: for tests.
 	step func(what string) error
 
-	mu      sync.RWMutex
-	ledger  ledger
-	files   map[uint64]*os.File
+	// writing is held through a write; the ledger and the files change under mu besides. So no read waits for a sync.
+	writing sync.Mutex
 	oldest  uint64
 	newest  uint64 // that is appended to; 0 where there is no log yet
 	appends uint32 // in newest
@@ -37,10 +36,16 @@ type diskLog struct {
 	dirty   int    // sectors behind end that may not be blank
 	// unused segment, made by a rotation that did not come to its end; 0 if there is none
 	unused uint64
+
+	mu     sync.RWMutex
+	ledger ledger
+	files  map[uint64]*os.File
 }
 
 // Close ends the use of the files.
 func (d *diskLog) Close() (err error) {
+	d.writing.Lock()
+	defer d.writing.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, f := range d.files {
@@ -107,8 +112,8 @@ func (d *diskLog) StoreLog(l *raft.Log) error { return d.StoreLogs([]*raft.Log{l
 
 // StoreLogs implements raft.LogStore.
 func (d *diskLog) StoreLogs(logs []*raft.Log) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.writing.Lock()
+	defer d.writing.Unlock()
 	limit := min(maxAppend, (d.sectors/2-1)*sectorPayload)
 	size := 0
 	for _, l := range logs {
@@ -132,8 +137,8 @@ func (d *diskLog) StoreLogs(logs []*raft.Log) error {
 
 // DeleteRange implements raft.LogStore, for the oldest or the newest entries.
 func (d *diskLog) DeleteRange(first, last uint64) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.writing.Lock()
+	defer d.writing.Unlock()
 	from, next := d.ledger.first, d.ledger.next()
 	switch {
 	case first > last || last < from || first >= next:
@@ -151,11 +156,11 @@ func (d *diskLog) DeleteRange(first, last uint64) error {
 
 // Set implements raft.StableStore.
 func (d *diskLog) Set(key, value []byte) error {
-	if len(key) > maxValue || len(value) > maxValue {
-		return fmt.Errorf("%s is %d bytes long, at most %d are allowed", key, len(value), maxValue)
+	if len(key) > maxKey || len(value) > maxStableValue {
+		return fmt.Errorf("%s is %d bytes long, at most %d are allowed", key, len(value), maxStableValue)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.writing.Lock()
+	defer d.writing.Unlock()
 	return d.write(appendValue(nil, key, value))
 }
 

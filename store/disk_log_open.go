@@ -137,10 +137,26 @@ func (d *diskLog) start() error {
 	if d.newest == 0 {
 		return d.rotate()
 	}
+	if err := d.settle(); err != nil {
+		return err
+	}
 	if err := d.blank(); err != nil {
 		return err
 	}
 	return d.removeOldest()
+}
+
+// settle makes durable what was read: that of a process killed before its sync lies in the page cache only.
+func (d *diskLog) settle() error {
+	for _, file := range d.files {
+		if err := d.step("settle"); err != nil {
+			return err
+		}
+		if err := syncData(file); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (d *diskLog) open() (err error) {

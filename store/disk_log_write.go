@@ -31,7 +31,10 @@ func (d *diskLog) put(payload []byte) error {
 	if err := d.writeAt("append", sectors); err != nil {
 		return err
 	}
-	if err := d.ledger.take(d.newest, d.end, payload); err != nil {
+	d.mu.Lock()
+	err := d.ledger.take(d.newest, d.end, payload)
+	d.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	d.end += d.dirty
@@ -79,8 +82,10 @@ func (d *diskLog) rotate() error {
 			return errors.Join(err, file.Close())
 		}
 	}
-	d.ledger.sealed = false
-	d.files[number], d.newest, d.appends, d.end = file, number, 1, end
+	d.mu.Lock()
+	d.ledger.sealed, d.files[number] = false, file
+	d.mu.Unlock()
+	d.newest, d.appends, d.end = number, 1, end
 	if d.oldest == 0 {
 		d.oldest = number
 	}
@@ -132,15 +137,21 @@ func (d *diskLog) removeOldest() error {
 		if err := os.Remove(d.path(d.oldest)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		if file := d.files[d.oldest]; file != nil {
-			_ = file.Close() // it was read only, and is gone
-			delete(d.files, d.oldest)
-		}
+		d.forget(d.oldest)
 		if err := syncDir(d.dir); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (d *diskLog) forget(number uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if file := d.files[number]; file != nil {
+		_ = file.Close() // it was read only, and is gone
+		delete(d.files, number)
+	}
 }
 
 func (d *diskLog) path(number uint64) string {
