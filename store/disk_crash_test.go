@@ -43,7 +43,7 @@ func TestASnapshotHalfRemovedIsNoDamageUnlessItIsTheNewest(t *testing.T) {
 	} {
 		t.Run(c.snapshot+" without "+c.gone, func(t *testing.T) {
 			t.Parallel()
-			dir := filledDisk(t)
+			dir := filledDisk(t, segmentFormat)
 			d, err := OpenDisk(diskOptions(dir))
 			require.NoError(t, err)
 			addSnapshot(t, d, 9, nil)
@@ -68,27 +68,34 @@ func TestASnapshotHalfRemovedIsNoDamageUnlessItIsTheNewest(t *testing.T) {
 	}
 }
 
-// bbolt makes the file, and we make the buckets: two steps.
-func TestALogFileWithoutBucketsIsNewUnlessTheNodeIsOfAnExchange(t *testing.T) {
+// A log is made in several steps: bbolt makes the file and we make the buckets, or a directory and its first segment.
+func TestALogHalfMadeIsNewUnlessTheNodeIsOfAnExchange(t *testing.T) {
 	t.Parallel()
-	for clusterID, want := range map[string]error{"": nil, "c1": ErrCorrupt} {
-		dir := t.TempDir()
-		d, err := OpenDisk(diskOptions(dir))
-		require.NoError(t, err)
-		require.NoError(t, d.SetCluster(clusterID, "", "", false))
-		require.NoError(t, d.Close())
-		path := filepath.Join(dir, logFile)
-		require.NoError(t, os.Remove(path))
-		db, err := bbolt.Open(path, 0o600, nil)
-		require.NoError(t, err)
-		require.NoError(t, db.Close())
-		d, err = OpenDisk(diskOptions(dir))
-		require.ErrorIs(t, err, want)
-		if want == nil {
-			require.NoError(t, d.Logs().StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogNoop}))
+	eachFormat(t, func(t *testing.T, format int) {
+		for clusterID, want := range map[string]error{"": nil, "c1": ErrCorrupt} {
+			dir := newDir(t, format)
+			d, err := OpenDisk(diskOptions(dir))
+			require.NoError(t, err)
+			require.NoError(t, d.SetCluster(clusterID, "", "", false))
 			require.NoError(t, d.Close())
+			path := filepath.Join(dir, logs[format])
+			require.NoError(t, os.Remove(path))
+			if format == identityFormat {
+				db, err := bbolt.Open(path, 0o600, nil)
+				require.NoError(t, err)
+				require.NoError(t, db.Close())
+			} else {
+				require.NoError(t, os.WriteFile(path+tmpSuffix, []byte("half"), 0o600))
+			}
+			d, err = OpenDisk(diskOptions(dir))
+			require.ErrorIs(t, err, want)
+			if want == nil {
+				require.NoError(t, d.Logs().StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogNoop}))
+				require.NoError(t, d.Close())
+				require.NoFileExists(t, path+tmpSuffix)
+			}
 		}
-	}
+	})
 }
 
 // Raft has the snapshot, and removed others for it: it must not take it for failed.

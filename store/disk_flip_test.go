@@ -29,9 +29,10 @@ func command(t *testing.T, size int) []byte {
 // those of another term, the oldest ones removed behind a snapshot. Older trees of all that stay in the file.
 type logHistory struct{ single, batched, replaced, removed, size int }
 
+// dir of the format that bbolt writes.
 func (h logHistory) dir(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
+	dir := newDir(t, identityFormat)
 	d, err := OpenDisk(diskOptions(dir))
 	require.NoError(t, err)
 	next, term, data := uint64(1), uint64(1), command(t, h.size)

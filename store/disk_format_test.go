@@ -1,7 +1,6 @@
 package store
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -11,17 +10,11 @@ import (
 	"github.com/bourse-dev/bourse/fsm"
 )
 
-func segmentOptions(dir string) DiskOptions {
-	o := diskOptions(dir)
-	o.SegmentLog = true
-	return o
-}
-
 // segmentDisk is a member's directory with three entries and a vote in segments.
 func segmentDisk(t *testing.T) (dir, want string) {
 	t.Helper()
 	dir = t.TempDir()
-	d, err := OpenDisk(segmentOptions(dir))
+	d, err := OpenDisk(diskOptions(dir))
 	require.NoError(t, err)
 	for i := range uint64(3) {
 		require.NoError(t, d.Logs().StoreLog(&raft.Log{Index: i + 1, Term: 1, Type: raft.LogCommand, Data: command(t, 700)}))
@@ -45,46 +38,6 @@ func TestANewDirectoryHasItsLogInSegments(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, logFile))
 }
 
-func TestADamagedDirectoryOfSegmentsIsRefusedAndNothingChanges(t *testing.T) {
-	t.Parallel()
-	only := filepath.Join(segmentDir, "0000000000000001.log")
-	flip := func(at int) func(dir string) error {
-		return func(dir string) error {
-			b, err := os.ReadFile(filepath.Join(dir, only))
-			if err != nil {
-				return err
-			}
-			b[at] ^= 4
-			return os.WriteFile(filepath.Join(dir, only), b, 0o600)
-		}
-	}
-	for name, c := range map[string]struct {
-		path   string
-		damage func(dir string) error
-	}{
-		"a flipped bit in an entry":          {only, flip(3 * sectorSize)},
-		"a flipped bit where nothing is yet": {only, flip(900 * sectorSize)},
-		"a segment missing":                  {segmentDir, func(dir string) error { return os.Remove(filepath.Join(dir, only)) }},
-		"the log missing":                    {segmentDir, func(dir string) error { return os.RemoveAll(filepath.Join(dir, segmentDir)) }},
-		"the log cut short":                  {only, func(dir string) error { return os.Truncate(filepath.Join(dir, only), 1<<20) }},
-		"an identity missing":                {IdentityFile, func(dir string) error { return os.Remove(filepath.Join(dir, IdentityFile)) }},
-		"an identity of before": {segmentDir, func(dir string) error {
-			return writeIdentity(dir, Identity{Format: identityFormat, NodeID: "n1", UUID: "7b0c4a0e-5d0f-4b5e-9d5c-0a0f6f6d1c11"})
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir, _ := segmentDisk(t)
-			require.NoError(t, c.damage(dir))
-			before := contents(t, dir)
-			_, err := OpenDisk(segmentOptions(dir))
-			require.ErrorIs(t, err, ErrCorrupt)
-			require.ErrorContains(t, err, filepath.Join(dir, c.path))
-			require.Equal(t, before, contents(t, dir), "nothing may change")
-		})
-	}
-}
-
 // A member may be given back to an older build until all have the new behaviour; then older builds are not let in.
 func TestALogIsTakenOverOnceNoOlderBuildComesBack(t *testing.T) {
 	t.Parallel()
@@ -103,13 +56,10 @@ func TestALogIsTakenOverOnceNoOlderBuildComesBack(t *testing.T) {
 		require.NoError(t, sink.Close())
 		require.NoError(t, d.Close())
 
-		read, err := raftReads(dir)
-		require.NoError(t, err)
-		require.Equal(t, want, read, "nobody asked for it")
-		d, err = OpenDisk(segmentOptions(dir))
+		d, err = OpenDisk(diskOptions(dir))
 		require.NoError(t, err)
 		require.NoError(t, d.SetCluster("c2", "n1", "", false))
-		read, err = storeReads(d.Logs(), d.Stable())
+		read, err := storeReads(d.Logs(), d.Stable())
 		require.NoError(t, err)
 		require.Equal(t, want, read)
 		require.NoError(t, d.Close())

@@ -135,7 +135,8 @@ func (d *diskLog) StoreLogs(logs []*raft.Log) error {
 	return d.write(payload)
 }
 
-// DeleteRange implements raft.LogStore, for the oldest or the newest entries.
+// DeleteRange implements raft.LogStore, for the oldest or the newest entries. Raft may not know the very newest, of an
+// append that failed after a part of it: they go with those before them.
 func (d *diskLog) DeleteRange(first, last uint64) error {
 	d.writing.Lock()
 	defer d.writing.Unlock()
@@ -143,15 +144,13 @@ func (d *diskLog) DeleteRange(first, last uint64) error {
 	switch {
 	case first > last || last < from || first >= next:
 		return nil
-	case first <= from:
-		if err := d.write(appendIndex(nil, firstRecord, min(last+1, next))); err != nil {
-			return err
-		}
-		return d.removeOldest()
-	case last+1 >= next:
+	case first > from:
 		return d.write(appendIndex(nil, cutRecord, first))
 	}
-	return fmt.Errorf("entries %d to %d are in the middle of the log, %d to %d", first, last, from, next-1)
+	if err := d.write(appendIndex(nil, firstRecord, min(last+1, next))); err != nil {
+		return err
+	}
+	return d.removeOldest()
 }
 
 // Set implements raft.StableStore.

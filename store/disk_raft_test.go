@@ -13,10 +13,10 @@ import (
 	"github.com/bourse-dev/bourse/fsm"
 )
 
-// votedDisk is a directory with a log of so many entries, a term and a vote.
+// votedDisk is a directory with a log of bbolt: so many entries, a term and a vote.
 func votedDisk(t *testing.T, entries uint64) string {
 	t.Helper()
-	dir := t.TempDir()
+	dir := newDir(t, identityFormat)
 	d, err := OpenDisk(diskOptions(dir))
 	require.NoError(t, err)
 	entry, err := fsm.EncodeEntry(&fsm.Entry{Time: 1, Txns: []fsm.Txn{{Writes: []fsm.Write{{Key: "a/b", Body: []byte("{}")}}}}})
