@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,38 +8,36 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
-
-	"go.etcd.io/bbolt"
 )
 
 // disk is the data directory of a node that does not run.
 type disk struct{ dir string }
 
-func (d *disk) log() string { return filepath.Join(d.dir, "raft.db") }
-
-// entries calls f with the log's entries, newest first, as long as it says so.
-func (d *disk) entries(f func(index uint64, value []byte) (more bool)) (err error) {
-	db, err := bbolt.Open(d.log(), 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	return db.View(func(tx *bbolt.Tx) error {
-		logs := tx.Bucket([]byte("logs")) // as raft-boltdb names it
-		if logs == nil {
-			return errors.New("no log")
-		}
-		cursor := logs.Cursor()
-		for key, value := cursor.Last(); key != nil && f(binary.BigEndian.Uint64(key), value); key, value = cursor.Prev() {
-		}
-		return nil
-	})
+// nodeLog is the log in a directory, as the build that wrote it last has it.
+type nodeLog interface {
+	lastIndex() (uint64, error)
+	cut(*rand.Rand) error
+	// tear leaves what a crash may leave behind the end.
+	tear(*rand.Rand) error
+	// flipEntry damages what a client wrote, in an entry behind an index.
+	flipEntry(after uint64, rng *rand.Rand) error
+	flipAnywhere(*rand.Rand) error
+	// damageShows says whether cut and flipAnywhere are refused, always.
+	damageShows() bool
 }
 
-func (d *disk) lastIndex() (last uint64, err error) {
-	err = d.entries(func(index uint64, _ []byte) bool { last = index; return false })
-	return last, err
+var errNoEntry = fmt.Errorf("%w: no entry with a payload is newer than the snapshot", errNoEffect)
+
+func (d *disk) inSegments() bool {
+	_, err := os.Stat(filepath.Join(d.dir, "log"))
+	return err == nil
+}
+
+func (d *disk) log() nodeLog {
+	if d.inSegments() {
+		return segmentLog{filepath.Join(d.dir, "log")}
+	}
+	return boltLog{filepath.Join(d.dir, "raft.db")}
 }
 
 // newestSnapshot of a directory that may be in use.
@@ -69,68 +65,17 @@ func (d *disk) newestSnapshot() (path string, index uint64, err error) {
 	return path, index, nil
 }
 
-// cutTail takes the last pages away.
-func (d *disk) cutTail(n *nemesis) error {
-	info, err := os.Stat(d.log())
-	if err != nil {
-		return err
-	}
-	pages := 1 + n.rng.Int64N(8)
-	return os.Truncate(d.log(), info.Size()-min(info.Size()/2, pages*int64(os.Getpagesize())))
-}
+func (d *disk) cutLog(n *nemesis) error { return d.log().cut(n.rng) }
 
-// appendJunk is what a crash may leave while the file grows.
-func (d *disk) appendJunk(n *nemesis) (err error) {
-	file, err := os.OpenFile(d.log(), os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	junk := make([]byte, 1+n.rng.IntN(os.Getpagesize()))
-	for i := range junk {
-		junk[i] = byte(n.rng.Uint32())
-	}
-	_, err = file.Write(junk)
-	return errors.Join(err, file.Close())
-}
+func (d *disk) tearLog(n *nemesis) error { return d.log().tear(n.rng) }
 
-// flipEntry damages what a client wrote, in an entry that the node would apply again.
+// flipEntry damages an entry that the node would apply again.
 func (d *disk) flipEntry(n *nemesis) error {
 	_, after, err := d.newestSnapshot()
 	if err != nil && !errors.Is(err, errNoEffect) {
 		return err
 	}
-	var largest []byte
-	err = d.entries(func(index uint64, value []byte) bool {
-		if index > after && len(value) > len(largest) {
-			largest = bytes.Clone(value)
-		}
-		return index > after
-	})
-	if err != nil {
-		return err
-	}
-	if len(largest) < 512 {
-		return fmt.Errorf("%w: no entry with a payload is newer than the snapshot", errNoEffect)
-	}
-	data, err := os.ReadFile(d.log())
-	if err != nil {
-		return err
-	}
-	// The payload is most of so large an entry, so its middle is in it. Older pages may hold copies.
-	at, found := len(largest)/2, 0
-	for from := 0; ; {
-		i := bytes.Index(data[from:], largest)
-		if i < 0 {
-			break
-		}
-		flip(data[from+i:], at, n.rng)
-		from += i + len(largest)
-		found++
-	}
-	if found == 0 {
-		return fmt.Errorf("%w: the entry does not lie in one piece", errNoEffect)
-	}
-	return os.WriteFile(d.log(), data, 0o600)
+	return d.log().flipEntry(after, n.rng)
 }
 
 func (d *disk) flipSnapshot(n *nemesis) error {
@@ -141,7 +86,16 @@ func (d *disk) flipSnapshot(n *nemesis) error {
 	return flipIn(filepath.Join(dir, "state.bin"), n.rng)
 }
 
-func (d *disk) flipAnywhere(n *nemesis) error { return flipIn(d.log(), n.rng) }
+func (d *disk) flipAnywhere(n *nemesis) error { return d.log().flipAnywhere(n.rng) }
+
+// cutFile takes up to 8 blocks from its end.
+func cutFile(path string, block int, rng *rand.Rand) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	return os.Truncate(path, info.Size()-min(info.Size()/2, (1+rng.Int64N(8))*int64(block)))
+}
 
 func flipIn(path string, rng *rand.Rand) error {
 	data, err := os.ReadFile(path)

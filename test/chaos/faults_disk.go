@@ -15,11 +15,11 @@ import (
 var diskFaults = []fault{
 	{"disk of the leader full", diskFull(true)},
 	{"disk of a follower full", diskFull(false)},
-	{"torn tail: the log's last pages are missing", damaged(startsOrRefuses, (*disk).cutTail)},
-	{"torn tail: half a page behind the log's end", damaged(starts, (*disk).appendJunk)},
+	{"log file cut short", damaged(refusesIfShown, (*disk).cutLog)},
+	{"torn tail: half an append behind the log's end", damaged(starts, (*disk).tearLog)},
 	{"bit flip in a log entry", damaged(refuses, (*disk).flipEntry)},
 	{"bit flip in a snapshot", damaged(refuses, (*disk).flipSnapshot)},
-	{"bit flip anywhere in the log file", damaged(startsOrRefuses, (*disk).flipAnywhere)},
+	{"bit flip anywhere in the log file", damaged(refusesIfShown, (*disk).flipAnywhere)},
 	{"member replaced", func(ctx context.Context, n *nemesis) error {
 		target := n.replaceable()
 		if err := n.killed(target); err != nil {
@@ -48,7 +48,7 @@ type expectation int
 const (
 	starts expectation = iota
 	refuses
-	startsOrRefuses
+	refusesIfShown // it may start where the log is one that need not show damage
 )
 
 // damaged kills a node, damages its directory and starts it again. One that refuses is replaced.
@@ -58,7 +58,9 @@ func damaged(want expectation, damage func(*disk, *nemesis) error) func(context.
 		if err := n.killed(target); err != nil {
 			return err
 		}
-		if err := damage(&disk{target.dataDir()}, n); err != nil {
+		d := &disk{target.dataDir()}
+		mustRefuse := want == refuses || want == refusesIfShown && d.log().damageShows()
+		if err := damage(d, n); err != nil {
 			return err
 		}
 		complaints := n.group.heard.times(target.id, saysCorrupt)
@@ -74,7 +76,7 @@ func damaged(want expectation, damage func(*disk, *nemesis) error) func(context.
 			return fmt.Errorf("%w: %s ended and does not say that its directory is corrupt: see %s", errViolated, target.id, target.logPath())
 		case refused && want == starts:
 			return fmt.Errorf("%w: %s does not start after what a crash may leave: see %s", errViolated, target.id, target.logPath())
-		case !refused && want == refuses:
+		case !refused && mustRefuse:
 			return fmt.Errorf("%w: %s started on damage that it must see", errViolated, target.id)
 		case refused:
 			return n.replace(ctx, target)
@@ -171,7 +173,7 @@ func snapshotInstalled(ctx context.Context, n *nemesis) error {
 	if err := n.killed(target); err != nil {
 		return err
 	}
-	last, err := (&disk{target.dataDir()}).lastIndex()
+	last, err := (&disk{target.dataDir()}).log().lastIndex()
 	if err != nil {
 		return err
 	}

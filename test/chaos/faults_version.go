@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	adminv1 "github.com/bourse-dev/bourse/api/admin/v1"
@@ -16,7 +17,14 @@ var versionFaults = []fault{
 		return n.leads(ctx, n.group.nodes[nodeCount-1])
 	}},
 	{"present build leads old ones", func(ctx context.Context, n *nemesis) error {
-		back := n.group.nodes[n.rng.IntN(nodeCount-1)]
+		// A directory whose log is in segments was made by the present build, and the old one refuses it.
+		upgraded := slices.DeleteFunc(slices.Clone(n.group.nodes[:nodeCount-1]), func(node *node) bool {
+			return (&disk{node.dataDir()}).inSegments()
+		})
+		if len(upgraded) == 0 {
+			return fmt.Errorf("%w: no node can go back to the old build", errNoEffect)
+		}
+		back := upgraded[n.rng.IntN(len(upgraded))]
 		if err := n.restartAs(back, n.config.old); err != nil {
 			return err
 		}
@@ -52,11 +60,32 @@ var upgrade = fault{"upgraded", func(ctx context.Context, n *nemesis) error {
 	if err != nil {
 		return violatedUnlessOver(ctx, err)
 	}
-	return n.refusesOldBuild(ctx, last)
+	if err := n.refusesOldBuild(ctx, last, saysNewer, saysNewerGroup, saysNewerLog); err != nil {
+		return err
+	}
+	if err := n.takesLogOver(ctx, last); err != nil {
+		return err
+	}
+	return n.refusesOldBuild(ctx, last, saysNewerFormat)
 }}
 
-// refusesOldBuild tries to go back.
-func (n *nemesis) refusesOldBuild(ctx context.Context, target *node) error {
+// takesLogOver starts the present build until it makes segments of raft.db: at the first start that finds a snapshot of
+// the new behaviour version.
+func (n *nemesis) takesLogOver(ctx context.Context, target *node) error {
+	err := until(ctx, wholeWithin, func() error {
+		if err := n.restartAs(target, n.config.binary); err != nil {
+			return err
+		}
+		if !(&disk{target.dataDir()}).inSegments() {
+			return fmt.Errorf("%s keeps its log in raft.db", target.id)
+		}
+		return nil
+	})
+	return violatedUnlessOver(ctx, err)
+}
+
+// refusesOldBuild tries to go back, and wants to hear one of the reasons.
+func (n *nemesis) refusesOldBuild(ctx context.Context, target *node, reasons ...string) error {
 	if err := target.stop(); err != nil {
 		return err
 	}
@@ -70,8 +99,7 @@ func (n *nemesis) refusesOldBuild(ctx context.Context, target *node) error {
 		if target.running() {
 			return errors.New("the old build goes on after the behaviour version was raised")
 		}
-		heard := n.group.heard
-		if heard.times(target.id, saysNewer)+heard.times(target.id, saysNewerGroup)+heard.times(target.id, saysNewerLog) == 0 {
+		if !slices.ContainsFunc(reasons, func(reason string) bool { return n.group.heard.times(target.id, reason) > 0 }) {
 			return fmt.Errorf("%s ended and does not say why: see %s", target.id, target.logPath())
 		}
 		return nil
@@ -96,14 +124,7 @@ func (n *nemesis) raised() (sum int) {
 }
 
 func (n *nemesis) restartAs(node *node, binary string) error {
-	if err := node.stop(); err != nil {
-		return err
-	}
-	node.binary = binary
-	if err := node.start(); err != nil {
-		return err
-	}
-	if err := n.group.whole(n.life); err != nil {
+	if err := n.group.restart(n.life, node, binary); err != nil {
 		return fmt.Errorf("%w: %w", errViolated, err)
 	}
 	return nil

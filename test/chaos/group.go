@@ -48,7 +48,7 @@ type group struct {
 	heard  *logWatch
 }
 
-// newGroup is one in the middle of an upgrade: its last node still runs the old build.
+// newGroup is one in the middle of an upgrade, once it is founded: its last node still runs the old build.
 func newGroup(dir, binary, old string) (*group, error) {
 	g := &group{net: proxy.New(), direct: &http.Client{}, heard: newLogWatch()}
 	addresses, err := freePorts(3 * nodeCount)
@@ -63,7 +63,7 @@ func newGroup(dir, binary, old string) (*group, error) {
 		if i == nodeCount-1 {
 			n.proper = old
 		}
-		n.binary = n.proper
+		n.binary = old
 		n.said = func(line []byte) { g.heard.line(id, line) }
 		if err := os.MkdirAll(n.dir, 0o755); err != nil {
 			return nil, err
@@ -106,12 +106,35 @@ func others(id string) (ids []string) {
 	return ids
 }
 
-// found starts all nodes on empty directories.
+// found starts all nodes on empty directories, with the old build, and upgrades those that are to be.
 func (g *group) found(ctx context.Context) error {
 	for _, n := range g.nodes {
 		if err := n.start("--bootstrap-expect", fmt.Sprint(nodeCount)); err != nil {
 			return err
 		}
+	}
+	if err := g.whole(ctx); err != nil {
+		return err
+	}
+	for _, n := range g.nodes {
+		if n.binary == n.proper {
+			continue
+		}
+		if err := g.restart(ctx, n, n.proper); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restart a node as another build, and wait for it.
+func (g *group) restart(ctx context.Context, n *node, binary string) error {
+	if err := n.stop(); err != nil {
+		return err
+	}
+	n.binary = binary
+	if err := n.start(); err != nil {
+		return err
 	}
 	return g.whole(ctx)
 }

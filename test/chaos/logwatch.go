@@ -28,6 +28,8 @@ const (
 	saysNewer      = "behaviour version is not supported by this binary"
 	saysNewerGroup = "the group runs a newer behaviour version"
 	saysNewerLog   = "was written by a newer version"
+	// A build that knows raft.db only says so of a log in segments.
+	saysNewerFormat = "has format 2, this version knows 1"
 )
 
 // said is how each of them looks in a line; some lines are no JSON.
@@ -35,7 +37,7 @@ var said = map[string][]byte{
 	saysLeading: []byte(`"@message":"leading"`), saysInstalled: []byte(saysInstalled),
 	saysDiskFull: []byte(saysDiskFull), saysCorrupt: []byte(saysCorrupt), saysSkewed: []byte(saysSkewed),
 	saysRaised: []byte(saysRaised), saysNewer: []byte(saysNewer), saysNewerGroup: []byte(saysNewerGroup),
-	saysNewerLog: []byte(saysNewerLog),
+	saysNewerLog: []byte(saysNewerLog), saysNewerFormat: []byte(saysNewerFormat),
 }
 
 func (w *logWatch) line(node string, line []byte) {

@@ -34,21 +34,27 @@ const faultsPerWindow = 3
 // reign until ctx ends: every kind once in each round, in an order of the seed's. The first round is
 // in the middle of an upgrade, which is completed after it.
 func (n *nemesis) reign(ctx context.Context, kinds []fault) error {
+	isEarly := func(f fault) bool {
+		return slices.ContainsFunc(versionFaults, func(v fault) bool { return v.name == f.name })
+	}
+	early := slices.DeleteFunc(slices.Clone(kinds), func(f fault) bool { return !isEarly(f) })
+	kinds = slices.DeleteFunc(slices.Clone(kinds), isEarly)
 	done := 0
 	for round := 0; ctx.Err() == nil; round++ {
-		if round == 1 {
-			kinds = slices.DeleteFunc(slices.Clone(kinds), func(f fault) bool {
-				return slices.ContainsFunc(versionFaults, func(v fault) bool { return v.name == f.name })
-			})
+		order := n.shuffled(kinds)
+		switch round {
+		case 0: // before any node is made anew by the present build: that one can't go back
+			order = append(n.shuffled(early), order...)
+		case 1:
 			if err := n.strike(ctx, upgrade); err != nil || len(kinds) == 0 {
 				return err
 			}
 		}
-		for _, i := range n.rng.Perm(len(kinds)) {
+		for _, f := range order {
 			if ctx.Err() != nil {
 				break
 			}
-			if err := n.strike(ctx, kinds[i]); err != nil {
+			if err := n.strike(ctx, f); err != nil {
 				return err
 			}
 			if done++; done%faultsPerWindow == 0 {
@@ -60,6 +66,12 @@ func (n *nemesis) reign(ctx context.Context, kinds []fault) error {
 		}
 	}
 	return nil
+}
+
+func (n *nemesis) shuffled(kinds []fault) []fault {
+	kinds = slices.Clone(kinds)
+	n.rng.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+	return kinds
 }
 
 // strike does one fault, heals, and waits until the group is whole.
