@@ -21,8 +21,8 @@ import (
 //
 //	identity.json   whose directory this is
 //	lock            held with flock while a process uses it
-//	raft.db         Raft's log and stable store (bbolt), in a directory of format 1
-//	log/            the same in segments, in one of format 2
+//	log/            Raft's log and stable store, in segments
+//	raft.db         the same in bbolt, in a directory of format 1, until it is taken over
 //	snapshots/      <term>-<index>-<time>/{meta.json,state.bin,meta.crc}
 const (
 	logFile     = "raft.db"
@@ -41,9 +41,6 @@ type DiskOptions struct {
 	NodeID          string
 	RetainSnapshots int
 	Logger          hclog.Logger
-	// SegmentLog makes new directories with a log in segments, and takes over a log of bbolt once no build that knows
-	// only those can come back.
-	SegmentLog bool
 }
 
 // Disk is an open data directory. Methods may be called on any goroutine.
@@ -77,11 +74,7 @@ func OpenDisk(o DiskOptions) (disk *Disk, err error) {
 			_ = d.Close()
 		}
 	}()
-	newFormat := identityFormat
-	if o.SegmentLog {
-		newFormat = segmentFormat
-	}
-	id, isNew, err := loadIdentity(o.Dir, o.NodeID, newFormat)
+	id, isNew, err := loadIdentity(o.Dir, o.NodeID)
 	if err != nil {
 		return nil, err
 	}
@@ -114,16 +107,11 @@ func OpenDisk(o DiskOptions) (disk *Disk, err error) {
 		return nil, fmt.Errorf("open snapshots: %w", err)
 	}
 	d.snaps = &snapshotStore{snaps, filepath.Join(o.Dir, snapshotDir), o.Logger}
-	if o.SegmentLog && log.written && d.state.Behaviour() >= segmentBehaviour {
+	if log.segments == nil && log.written && d.state.Behaviour() >= segmentBehaviour {
 		log.takeOver = true
 	}
-	raftLog, err := log.open(id)
-	if err != nil {
+	if d.raft, d.identity, err = log.open(id); err != nil {
 		return nil, err
-	}
-	d.raft = raftLog
-	if log.takeOver {
-		d.identity.Format = segmentFormat
 	}
 	return d, syncDir(o.Dir)
 }

@@ -80,7 +80,7 @@ func TestALogHalfMadeIsNewUnlessTheNodeIsOfAnExchange(t *testing.T) {
 			require.NoError(t, d.Close())
 			path := filepath.Join(dir, logs[format])
 			require.NoError(t, os.Remove(path))
-			if format == identityFormat {
+			if format == boltFormat {
 				db, err := bbolt.Open(path, 0o600, nil)
 				require.NoError(t, err)
 				require.NoError(t, db.Close())

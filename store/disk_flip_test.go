@@ -32,7 +32,7 @@ type logHistory struct{ single, batched, replaced, removed, size int }
 // dir of the format that bbolt writes.
 func (h logHistory) dir(t *testing.T) string {
 	t.Helper()
-	dir := newDir(t, identityFormat)
+	dir := newDir(t, boltFormat)
 	d, err := OpenDisk(diskOptions(dir))
 	require.NoError(t, err)
 	next, term, data := uint64(1), uint64(1), command(t, h.size)

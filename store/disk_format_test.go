@@ -67,7 +67,7 @@ func TestALogIsTakenOverOnceNoOlderBuildComesBack(t *testing.T) {
 			require.Equal(t, segmentFormat, identityOf(t, dir).Format)
 			require.NoFileExists(t, filepath.Join(dir, logFile))
 		} else {
-			require.Equal(t, identityFormat, identityOf(t, dir).Format)
+			require.Equal(t, boltFormat, identityOf(t, dir).Format)
 			require.NoDirExists(t, filepath.Join(dir, segmentDir))
 		}
 		read, err = raftReads(dir)

@@ -126,7 +126,7 @@ func TestNoHealthyHistoryIsRefused(t *testing.T) {
 					require.NoError(t, d.Logs().DeleteRange(w.next, last))
 				}
 				require.NoError(t, d.Close())
-				if format == identityFormat && w.IntN(3) == 0 {
+				if format == boltFormat && w.IntN(3) == 0 {
 					old := olderVersion(t, dir, w.IntN(2) == 0)
 					for range w.IntN(5) {
 						w.step(old)

@@ -15,8 +15,8 @@ const IdentityFile = "identity.json"
 
 // The formats that this version knows; a higher one was written by a newer version.
 const (
-	identityFormat = 1 // the log is raft.db
-	segmentFormat  = 2 // the log is in segments: disk_log.go
+	boltFormat    = 1 // the log is raft.db
+	segmentFormat = 2 // the log is in segments: disk_log.go
 )
 
 // Identity says whose data directory this is. NodeID and UUID never change.
@@ -40,8 +40,8 @@ type Identity struct {
 var ErrIdentity = errors.New("the data directory belongs to another node or exchange")
 
 // loadIdentity reads the identity; where there is none and the directory is otherwise empty it makes one up,
-// of a format, without writing it.
-func loadIdentity(dir, nodeID string, newFormat int) (id Identity, isNew bool, err error) {
+// without writing it.
+func loadIdentity(dir, nodeID string) (id Identity, isNew bool, err error) {
 	path := filepath.Join(dir, IdentityFile)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -51,7 +51,7 @@ func loadIdentity(dir, nodeID string, newFormat int) (id Identity, isNew bool, e
 					ErrCorrupt, path, log)
 			}
 		}
-		return Identity{Format: newFormat, NodeID: nodeID, UUID: uuid.NewString()}, true, nil
+		return Identity{Format: segmentFormat, NodeID: nodeID, UUID: uuid.NewString()}, true, nil
 	}
 	if err != nil {
 		return Identity{}, false, fmt.Errorf("read identity: %w", err)
@@ -60,9 +60,9 @@ func loadIdentity(dir, nodeID string, newFormat int) (id Identity, isNew bool, e
 		return Identity{}, false, fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
 	}
 	switch {
-	case id.Format != identityFormat && id.Format != segmentFormat:
+	case id.Format != boltFormat && id.Format != segmentFormat:
 		return Identity{}, false, fmt.Errorf("%w: %s has format %d, this version knows %d to %d",
-			ErrCorrupt, path, id.Format, identityFormat, segmentFormat)
+			ErrCorrupt, path, id.Format, boltFormat, segmentFormat)
 	case id.NodeID == "" || uuid.Validate(id.UUID) != nil:
 		return Identity{}, false, fmt.Errorf("%w: %s lacks nodeID or uuid", ErrCorrupt, path)
 	case id.NodeID != nodeID:

@@ -30,8 +30,8 @@ type provenLog struct {
 	written  bool
 	bolt     tail     // of raft.db
 	segments *diskLog // nil where raft.db is the log
-	// leftover says that raft.db was taken over and is still there; takeOver that it shall be.
-	leftover, takeOver bool
+	// takeOver raft.db. It may have been begun, or be done but for the file's removal.
+	takeOver bool
 }
 
 // proveLog proves the one that is the log: that in segments wherever there is one. after is the index of the newest snapshot.
@@ -51,7 +51,7 @@ func proveLog(dir string, id Identity, after uint64) (*provenLog, error) {
 		return nil, fmt.Errorf("%w: %s is beside %s, which says that the directory has format %d", ErrCorrupt, segments,
 			filepath.Join(dir, IdentityFile), id.Format)
 	case hasSegments || id.Format == segmentFormat && !hasBolt:
-		p.leftover = hasBolt
+		p.takeOver = hasBolt
 		if p.segments, err = readDiskLog(segments, segmentSectors); err != nil {
 			return nil, err
 		}
@@ -67,7 +67,7 @@ func proveLog(dir string, id Identity, after uint64) (*provenLog, error) {
 	if p.bolt, p.written, err = verifyLog(bolt, after); err != nil {
 		return nil, err
 	}
-	p.takeOver = id.Format == segmentFormat // was begun
+	p.takeOver = id.Format == segmentFormat
 	return p, verifyLogIsThere(bolt, id, p.written)
 }
 
@@ -100,31 +100,32 @@ func (d *diskLog) verify(after uint64) error {
 	return nil
 }
 
-// open it to be written.
-func (p *provenLog) open(id Identity) (raftLog, error) {
-	if p.segments == nil && !p.takeOver {
-		s, err := openRaftStore(filepath.Join(p.dir, logFile), p.bolt)
-		if err != nil {
-			return nil, err
-		}
-		return s, nil
-	}
-	if p.takeOver || p.leftover {
+// open it to be written. The identity is that of the directory from now on.
+func (p *provenLog) open(id Identity) (raftLog, Identity, error) {
+	if p.takeOver {
 		i := &importer{dir: p.dir, sectors: segmentSectors, step: func(string) error { return nil }}
 		if err := i.run(id); err != nil {
-			return nil, err
+			return nil, id, err
 		}
+		id.Format = segmentFormat
+	}
+	if id.Format == boltFormat {
+		s, err := openRaftStore(filepath.Join(p.dir, logFile), p.bolt)
+		if err != nil {
+			return nil, id, err
+		}
+		return s, id, nil
 	}
 	if p.segments == nil {
 		var err error
 		if p.segments, err = readDiskLog(filepath.Join(p.dir, segmentDir), segmentSectors); err != nil {
-			return nil, err
+			return nil, id, err
 		}
 	}
 	if err := p.segments.start(); err != nil {
-		return nil, fmt.Errorf("open %s: %w", p.segments.dir, err)
+		return nil, id, fmt.Errorf("open %s: %w", p.segments.dir, err)
 	}
-	return p.segments, nil
+	return p.segments, id, nil
 }
 
 // Close what was opened to be proven.

@@ -78,7 +78,7 @@ func TestTakingOverMayBeKilledAtAnyStep(t *testing.T) {
 		require.ErrorIs(t, err, errPlanned)
 		seen[at] = true
 		_, statErr := os.Stat(filepath.Join(crashed, segmentDir))
-		if identityOf(t, crashed).Format == identityFormat {
+		if identityOf(t, crashed).Format == boltFormat {
 			require.ErrorIs(t, statErr, os.ErrNotExist)
 			got, err := raftReads(crashed)
 			require.NoError(t, err, at)

@@ -16,7 +16,7 @@ import (
 // votedDisk is a directory with a log of bbolt: so many entries, a term and a vote.
 func votedDisk(t *testing.T, entries uint64) string {
 	t.Helper()
-	dir := newDir(t, identityFormat)
+	dir := newDir(t, boltFormat)
 	d, err := OpenDisk(diskOptions(dir))
 	require.NoError(t, err)
 	entry, err := fsm.EncodeEntry(&fsm.Entry{Time: 1, Txns: []fsm.Txn{{Writes: []fsm.Write{{Key: "a/b", Body: []byte("{}")}}}}})

@@ -18,11 +18,11 @@ import (
 )
 
 func diskOptions(dir string) DiskOptions {
-	return DiskOptions{Dir: dir, NodeID: "n1", RetainSnapshots: 2, Logger: hclog.NewNullLogger(), SegmentLog: true}
+	return DiskOptions{Dir: dir, NodeID: "n1", RetainSnapshots: 2, Logger: hclog.NewNullLogger()}
 }
 
 // logs are the formats of a directory, each with the file that is its log.
-var logs = map[int]string{identityFormat: logFile, segmentFormat: filepath.Join(segmentDir, "0000000000000001.log")}
+var logs = map[int]string{boltFormat: logFile, segmentFormat: filepath.Join(segmentDir, "0000000000000001.log")}
 
 // eachFormat runs a test on both.
 func eachFormat(t *testing.T, test func(t *testing.T, format int)) {
@@ -152,7 +152,7 @@ func removed(name string) damage {
 
 // logDamage is that of one format.
 var logDamage = map[int]map[string]damage{
-	identityFormat: {
+	boltFormat: {
 		"flipped bits all over the log": rewritten(logFile, func(b []byte) []byte {
 			b[len(b)/2] ^= 0x10 // the second half of 3,000 zero bytes of some entry, most likely
 			for i := len(b) / 3; i < len(b); i += 512 {
@@ -182,7 +182,7 @@ var logDamage = map[int]map[string]damage{
 		},
 		"an identity of before": func(t *testing.T, dir string) string {
 			id := identityOf(t, dir)
-			id.Format = identityFormat
+			id.Format = boltFormat
 			require.NoError(t, writeIdentity(dir, id))
 			return filepath.Join(dir, segmentDir)
 		},

@@ -62,7 +62,7 @@ func FuzzIdentity(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, IdentityFile), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		id, isNew, err := loadIdentity(dir, "n1", identityFormat)
+		id, isNew, err := loadIdentity(dir, "n1")
 		switch {
 		case err == nil && (id.NodeID != "n1" || id.UUID == "" || isNew):
 			t.Fatalf("%+v", id)
