@@ -36,6 +36,11 @@ type diskLog struct {
 	dirty   int    // sectors behind end that may not be blank
 	// unused segment, made by a rotation that did not come to its end; 0 if there is none
 	unused uint64
+	// spare is the next segment's file, made blank ahead so that no append waits for that. Of the goroutine that makes
+	// it, until making is done.
+	spare  *os.File
+	asked  bool // for the spare
+	making sync.WaitGroup
 
 	mu     sync.RWMutex
 	ledger ledger
@@ -46,6 +51,11 @@ type diskLog struct {
 func (d *diskLog) Close() (err error) {
 	d.writing.Lock()
 	defer d.writing.Unlock()
+	d.making.Wait()
+	if d.spare != nil {
+		err = d.spare.Close()
+		d.spare = nil
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, f := range d.files {

@@ -340,6 +340,42 @@ func TestAMissingOrShortenedSegmentIsDamageAndJunkBehindOneIsNot(t *testing.T) {
 	}
 }
 
+func TestTheNextSegmentIsMadeAhead(t *testing.T) {
+	t.Parallel()
+	d, err := openLog(t.TempDir(), smallSegment)
+	require.NoError(t, err)
+	ahead := filepath.Join(d.dir, "next"+segmentSuffix+tmpSuffix)
+	store := func(index uint64) { require.NoError(t, d.StoreLog(&raft.Log{Index: index, Data: make([]byte, 900)})) }
+	index := uint64(1)
+	for ; d.end <= smallSegment/2; index++ {
+		require.NoFileExists(t, ahead)
+		store(index)
+	}
+	d.making.Wait()
+	blank, err := os.ReadFile(ahead)
+	require.NoError(t, err)
+	require.Equal(t, make([]byte, smallSegment*sectorSize), blank)
+	before, err := os.Stat(ahead)
+	require.NoError(t, err)
+	for ; d.newest == 1; index++ {
+		store(index)
+	}
+	now, err := os.Stat(d.path(2))
+	require.NoError(t, err)
+	require.True(t, os.SameFile(before, now))
+	for ; d.end <= smallSegment/2; index++ {
+		store(index)
+	}
+	want := mustTell(t, d)
+	require.NoError(t, d.Close())
+	require.FileExists(t, ahead)
+	d, err = openLog(d.dir, smallSegment)
+	require.NoError(t, err)
+	require.NoFileExists(t, ahead)
+	require.Equal(t, want, mustTell(t, d))
+	require.NoError(t, d.Close())
+}
+
 // Appends may be larger than a segment, and an entry may not.
 func TestEntriesAreSpreadOverSegments(t *testing.T) {
 	t.Parallel()

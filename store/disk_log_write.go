@@ -40,6 +40,10 @@ func (d *diskLog) put(payload []byte) error {
 	d.end += d.dirty
 	d.appends++
 	d.dirty = 0
+	if d.end > d.sectors/2 && !d.asked {
+		d.asked = true
+		d.making.Go(func() { d.spare, _ = d.makeBlank() }) // where that fails, rotate tries anew and says why
+	}
 	return nil
 }
 
@@ -94,22 +98,23 @@ func (d *diskLog) rotate() error {
 
 // create a segment that holds what it begins with, under its name and durable.
 func (d *diskLog) create(number uint64) (file *os.File, end int, err error) {
-	path := d.path(number)
 	if err := d.step("create"); err != nil {
 		return nil, 0, err
 	}
-	if file, err = os.OpenFile(path+tmpSuffix, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
-		return nil, 0, err
+	d.making.Wait()
+	file, d.spare, d.asked = d.spare, nil, false
+	if file == nil {
+		if file, err = d.makeBlank(); err != nil {
+			return nil, 0, err
+		}
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, file.Close())
 		}
 	}()
-	// Blank sectors are written, not only reserved: a sync of what overwrites them need not change the file's metadata.
-	b := make([]byte, d.sectors*sectorSize)
-	end = copy(b, packSectors(place{number, 0}, 1, d.ledger.begin(number))) / sectorSize
-	if _, err := file.Write(b); err != nil {
+	begin := packSectors(place{number, 0}, 1, d.ledger.begin(number))
+	if _, err := file.WriteAt(begin, 0); err != nil {
 		return nil, 0, err
 	}
 	if err := file.Sync(); err != nil {
@@ -118,10 +123,26 @@ func (d *diskLog) create(number uint64) (file *os.File, end int, err error) {
 	if err := d.step("name"); err != nil {
 		return nil, 0, err
 	}
-	if err := os.Rename(path+tmpSuffix, path); err != nil {
+	if err := os.Rename(file.Name(), d.path(number)); err != nil {
 		return nil, 0, err
 	}
-	return file, end, syncDir(d.dir)
+	return file, len(begin) / sectorSize, syncDir(d.dir)
+}
+
+// makeBlank makes a segment without name and number. Blank sectors are written, not only reserved, and durable: a sync of
+// what overwrites them need not change the file's metadata.
+func (d *diskLog) makeBlank() (file *os.File, err error) {
+	path := filepath.Join(d.dir, "next"+segmentSuffix+tmpSuffix)
+	if file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
+		return nil, err
+	}
+	if _, err = file.Write(make([]byte, d.sectors*sectorSize)); err == nil {
+		err = file.Sync()
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
 }
 
 // removeOldest removes segments without entries. The rest must be without a gap after a crash, so one by one.
