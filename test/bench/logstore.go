@@ -37,7 +37,7 @@ type ourLog struct {
 // entryBytes is about what one grant takes in the log.
 const entryBytes = 1500
 
-// logStores: ours, raft-boltdb with the same options of bbolt, and raft-wal with its own.
+// logStores: ours, raft-boltdb set up as ours was while it was built on bbolt, and raft-wal.
 var logStores = []logStore{
 	{"ours", func(dir string) (closingStore, error) {
 		disk, err := store.OpenDisk(store.DiskOptions{Dir: dir, NodeID: "n1", RetainSnapshots: 1, Logger: hclog.NewNullLogger()})
