@@ -11,7 +11,6 @@ import (
 
 const (
 	segmentSectors = 8 << 10                                // 4 MiB; sectorHeader.left must hold it
-	maxEntries     = 1 << 24                                // that a segment may say came before it
 	maxKey         = 255                                    // bytes of a key of the stable store
 	maxAppend      = (segmentSectors/2 - 1) * sectorPayload // bytes: larger ones become several
 )

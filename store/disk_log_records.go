@@ -214,7 +214,7 @@ func (l *ledger) open(segment uint64, payload []byte, isFirst bool) error {
 			return fmt.Errorf("it has format %d, this version knows %d", body[0], logFormat)
 		}
 		first, next := binary.BigEndian.Uint64(body[9:]), binary.BigEndian.Uint64(body[17:])
-		if next < first || next-first > maxEntries {
+		if next < first {
 			return fmt.Errorf("it says that entries %d to %d were there", first, next-1)
 		}
 		l.first, l.spots, l.values = first, make([]spot, next-first), map[string][]byte{}
