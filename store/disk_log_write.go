@@ -139,8 +139,8 @@ func (d *diskLog) makeBlank() (file *os.File, err error) {
 	if _, err = file.Write(make([]byte, d.sectors*sectorSize)); err == nil {
 		err = file.Sync()
 	}
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
+	if err != nil { // where the disk is full, a snapshot may need what is left of it
+		return nil, errors.Join(err, file.Close(), os.Remove(path))
 	}
 	return file, nil
 }
