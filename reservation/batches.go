@@ -1,6 +1,7 @@
 package reservation
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -126,34 +127,33 @@ func batchLedger(spec *broker.ReservationBatchSpec, results []broker.BatchResult
 }
 
 // describeBatch as "3/3 Reserved", "0/3: tokyo lacks nvidia.com/gpu" or
-// "1/3 Reserved, 1 Pending, 1 Failed: tokyo lacks nvidia.com/gpu".
+// "1/4 Reserved, 1 Pending, 1 Released: paris has withdrawn its offer, 1 Failed: tokyo lacks nvidia.com/gpu":
+// of each kind the first one's reason.
 func describeBatch(c *broker.BatchCounts, results []broker.BatchResult) string {
-	why := ""
-	for i := range results {
-		if results[i].Phase == broker.ReservationFailed && results[i].Message != "" {
-			why = ": " + results[i].Message
-			break
+	why := func(phase broker.ReservationPhase) string {
+		for i := range results {
+			if message := results[i].Message; results[i].Phase == phase && message != "" && message != wouldFit {
+				return ": " + message
+			}
 		}
+		return ""
 	}
 	if c.Failed == c.Items {
-		return fmt.Sprintf("0/%d%s", c.Items, why)
+		return fmt.Sprintf("0/%d%s", c.Items, why(broker.ReservationFailed))
 	}
 	text := fmt.Sprintf("%d/%d Reserved", c.Reserved, c.Items)
 	for _, part := range []struct {
-		n    int32
-		word string
+		n         int32
+		word, why string
 	}{
-		{c.Items - c.Pending - c.Reserved - c.Released - c.Failed, "undecided"},
-		{c.Pending, "Pending"},
-		{c.Released, "Released"},
-		{c.Failed, "Failed"},
+		{c.Items - c.Pending - c.Reserved - c.Released - c.Failed, "undecided", ""},
+		{c.Pending, "Pending", ""},
+		{c.Released, "Released", why(broker.ReservationReleased)},
+		{c.Failed, "Failed", why(broker.ReservationFailed)},
 	} {
 		if part.n > 0 {
-			text += fmt.Sprintf(", %d %s", part.n, part.word)
+			text += fmt.Sprintf(", %d %s%s", part.n, part.word, part.why)
 		}
-	}
-	if c.Failed > 0 {
-		text += why
 	}
 	return text
 }
@@ -276,6 +276,9 @@ func (t *term) wholeTxn(r *request, all []placed, ok bool, results []broker.Batc
 	return txn, ledger
 }
 
+// wouldFit is said of an item for which there was room, in an atomic batch without room for another.
+const wouldFit = "would fit: the batch was refused"
+
 // wholeResults: an item that would have fitted says so, and is not held.
 func wholeResults(spec *broker.ReservationBatchSpec, all []placed, ok bool) []broker.BatchResult {
 	results := make([]broker.BatchResult, len(all))
@@ -283,6 +286,7 @@ func wholeResults(spec *broker.ReservationBatchSpec, all []placed, ok bool) []br
 		results[i] = resultOf(spec.Items[i].Name, &all[i])
 		if !ok {
 			results[i].Phase, results[i].TargetClusterID = broker.ReservationFailed, ""
+			results[i].Message = cmp.Or(results[i].Message, wouldFit)
 		}
 	}
 	return results

@@ -41,7 +41,7 @@ func TestAnAtomicBatchNamesWhatIsMissingAndHoldsNothing(t *testing.T) {
 	require.Equal(t, broker.BatchFailed, status.Phase)
 	require.Equal(t, "0/3: tokyo lacks nvidia.com/gpu", status.Message)
 	require.Len(t, status.Results, 3)
-	require.Empty(t, status.Results[0].Message, "this one would have fitted")
+	require.Equal(t, wouldFit, status.Results[0].Message)
 	require.Empty(t, x.phases())
 	require.EqualValues(t, 8000, x.available("berlin", "cpu"))
 
@@ -225,9 +225,17 @@ func TestALostProviderEndsAnAtomicBatchWhole(t *testing.T) {
 	p.run()
 	status := x.batchStatus("train")
 	require.Equal(t, broker.BatchReleased, status.Phase)
-	require.Contains(t, status.Message, "paris has withdrawn its offer")
+	require.Equal(t, "0/2 Reserved, 2 Released: paris has withdrawn its offer", status.Message)
 	require.Equal(t, "train-a=Released train-b=Released", x.phases())
 	require.Equal(t, []string{"Reserved", reasonWithdrawn}, x.events("train"))
+
+	loose := batch("loose", false, item("cpu=1", target("berlin")), item("cpu=1", target("tokyo")))
+	require.Nil(t, p.ask(x.batchCreation(loose)).Refusal)
+	x.advertise("tokyo", broker.ClusterAdvertisementSpec{Lending: broker.Lending{Withdrawn: true}})
+	p.run()
+	x.now += refreshDelay
+	p.run()
+	require.Equal(t, "1/2 Reserved, 1 Released: tokyo has withdrawn its offer", x.batchStatus("loose").Message)
 }
 
 func TestAWithdrawalTakenBackMeanwhileEndsNoWhole(t *testing.T) {
@@ -261,7 +269,7 @@ func TestABatchFollowsItsItemsAndGoesWithTheLast(t *testing.T) {
 	p.run()
 	status := x.batchStatus("b")
 	require.Equal(t, broker.BatchPartial, status.Phase)
-	require.Equal(t, "1/4 Reserved, 2 Released, 1 Failed: tokyo lacks cpu", status.Message)
+	require.Equal(t, "1/4 Reserved, 2 Released: the reservation ended as asked, 1 Failed: tokyo lacks cpu", status.Message)
 	require.Equal(t, "tokyo", status.Results[2].TargetClusterID)
 	x.delete("b-c")
 	p.run()

@@ -154,7 +154,7 @@ func (t *term) ended(row *fsm.Row, reason, message string) fsm.Write {
 		results[i] = broker.BatchResult{Name: b.Spec.Items[i].Name, Phase: broker.ReservationReleased, Message: clip(message)}
 	}
 	counts := store.CountBatch(results)
-	ledger.Message = describeBatch(&counts, results) + ": " + message
+	ledger.Message = describeBatch(&counts, results)
 	w.Facts = store.EncodeBatchResults(results)
 	return w
 }

@@ -154,7 +154,7 @@ func TestABatchSaysOfEachItemWhatBecameOfItAndItsNameMakesItIdempotent(t *testin
 	require.Equal(t, broker.BatchReleased, b.Status.Phase)
 	table := c.must(http.StatusOK, "GET", romeBatches+"?fieldSelector=status.phase%3DReleased", "", "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
 	require.Contains(t, table.body, `"Released"`)
-	require.Contains(t, table.body, "0/4 Reserved, 1 Released, 3 Failed")
+	require.Contains(t, table.body, "0/4 Reserved, 1 Released: deleted, 3 Failed: ")
 	c.must(http.StatusOK, "DELETE", romeBatches+"/jobs", "")
 	c.must(http.StatusOK, "GET", rome+"/jobs-b", "")
 	c.must(http.StatusNotFound, "GET", rome+"/jobs-c", "")
