@@ -242,10 +242,11 @@ func (t *term) decideAtomic(r *request) {
 	t.plan.decisions += len(items)
 	all, ok := t.placer().placeWhole(items)
 	results := wholeResults(&b.object.Spec, all, ok)
-	txn, ledger := t.wholeTxn(r, all, ok, results)
+	txn := t.chunkTxn(r)
+	ledger := wholeTxn(txn, r.write, &b.object.Spec, t.now, all, ok, results)
 	if n := txnBytes(txn); n > fsm.MaxTxnBytes {
 		t.placer().giveBack(all)
-		t.refuse(r, t.tooLarge(r, n))
+		t.refuse(r, tooLarge(t.state, r.key, n))
 		return
 	}
 	p := proposal{key: r.key, request: r, outcome: OutcomeFailed}
@@ -259,12 +260,14 @@ func (t *term) decideAtomic(r *request) {
 	t.propose(p, txn)
 }
 
-// wholeTxn is an atomic batch as one command.
-func (t *term) wholeTxn(r *request, all []placed, ok bool, results []broker.BatchResult) (*fsm.Txn, *fsm.Ledger) {
-	ledger := batchLedger(&r.batch.object.Spec, results, t.now, nil)
-	txn := t.chunkTxn(r)
+// wholeTxn adds to the command that creates an atomic batch, with its write of that index, what became
+// of it: its ledger, and all its parts where it is held.
+func wholeTxn(txn *fsm.Txn, write int, spec *broker.ReservationBatchSpec, now fsm.Millis,
+	all []placed, ok bool, results []broker.BatchResult,
+) *fsm.Ledger {
+	ledger := batchLedger(spec, results, now, nil)
 	if ok {
-		ledger.GrantedAt, ledger.ExpiresAt = t.now, all[0].ledger.ExpiresAt
+		ledger.GrantedAt, ledger.ExpiresAt = now, all[0].ledger.ExpiresAt
 		for i := range all {
 			if planted.Bug == planted.TornBatch && i > 0 && i == len(all)-1 {
 				break
@@ -272,8 +275,8 @@ func (t *term) wholeTxn(r *request, all []placed, ok bool, results []broker.Batc
 			addPart(txn, &all[i])
 		}
 	}
-	txn.Writes[r.write].Ledger, txn.Writes[r.write].Facts = ledger, store.EncodeBatchResults(results)
-	return txn, ledger
+	txn.Writes[write].Ledger, txn.Writes[write].Facts = ledger, store.EncodeBatchResults(results)
+	return ledger
 }
 
 // wouldFit is said of an item for which there was room, in an atomic batch without room for another.
@@ -324,8 +327,8 @@ func txnBytes(txn *fsm.Txn) int {
 	return len(encoded)
 }
 
-func (t *term) tooLarge(r *request, bytes int) *fsm.Refusal {
-	refusal := &fsm.Refusal{Kind: fsm.RefusedInvalid, Key: r.key, Revision: t.state.Revision()}
+func tooLarge(state *fsm.State, key string, bytes int) *fsm.Refusal {
+	refusal := &fsm.Refusal{Kind: fsm.RefusedInvalid, Key: key, Revision: state.Revision()}
 	refusal.Lack.Resource, refusal.Lack.Requested, refusal.Lack.Available = store.LackBytes, int64(bytes), fsm.MaxTxnBytes
 	return refusal
 }

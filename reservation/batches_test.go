@@ -209,7 +209,11 @@ func TestAnAtomicBatchBeyondOneEntryIsTooLarge(t *testing.T) {
 		x.report(id, resources, "")
 	}
 	p.run()
+	_, dry := DecideBatch(x.state, batch("fat", true, items...), x.now)
 	refused := p.ask(x.batchCreation(batch("fat", true, items...))).Refusal
+	require.NotNil(t, dry)
+	require.Equal(t, refused.Lack.Resource, dry.Lack.Resource)
+	require.InDelta(t, refused.Lack.Requested, dry.Lack.Requested, 256, "the namespace and the request's id are beside it")
 	require.Equal(t, fsm.RefusedInvalid, refused.Kind)
 	require.Equal(t, store.LackBytes, refused.Lack.Resource)
 	require.Greater(t, refused.Lack.Requested, refused.Lack.Available)
@@ -367,7 +371,8 @@ func TestADryRunOfABatchSaysWhatACreateGets(t *testing.T) {
 			b.Spec.Items[2].Spec.Priority = 5
 			b.Spec.Items[3].Spec.RequestedResources = list("cpu=64")
 		}
-		dry := DecideBatch(x.state, b, x.now)
+		dry, refusal := DecideBatch(x.state, b, x.now)
+		require.Nil(t, refusal)
 		require.Nil(t, p.ask(x.batchCreation(b)).Refusal)
 		require.Equal(t, dry.Results, x.batchStatus(b.Name).Results)
 		require.Equal(t, dry.Message, x.batchStatus(b.Name).Message)

@@ -48,8 +48,9 @@ func dryPlacer(state *fsm.State, r *request, now fsm.Millis) *placer {
 	return p
 }
 
-// DecideBatch is Decide for a batch: its status if it were created, or extended, now.
-func DecideBatch(state *fsm.State, object *broker.ReservationBatch, now fsm.Millis) broker.ReservationBatchStatus {
+// DecideBatch is Decide for a batch: its status if it were created, or extended, now; or how the leader
+// would refuse it, where it is atomic and larger than one log entry.
+func DecideBatch(state *fsm.State, object *broker.ReservationBatch, now fsm.Millis) (broker.ReservationBatchStatus, *fsm.Refusal) {
 	key := broker.BatchKey(object.Namespace, object.Name)
 	if row := state.Row(key); row != nil && row.Ledger != nil {
 		ledger := row.Ledger
@@ -58,7 +59,7 @@ func DecideBatch(state *fsm.State, object *broker.ReservationBatch, now fsm.Mill
 				ledger = later
 			}
 		}
-		return batchStatusOf(object, ledger, row.Facts)
+		return batchStatusOf(object, ledger, row.Facts), nil
 	}
 	r := newBatchRequest(key, object)
 	results := r.batch.results
@@ -66,18 +67,12 @@ func DecideBatch(state *fsm.State, object *broker.ReservationBatch, now fsm.Mill
 	for i := range items {
 		var err error
 		if items[i], err = itemRequest(object, i); err != nil {
-			return broker.ReservationBatchStatus{Phase: broker.BatchFailed, Message: err.Error()}
+			return broker.ReservationBatchStatus{Phase: broker.BatchFailed, Message: err.Error()}, nil
 		}
 	}
 	p := dryPlacer(state, r, now)
 	if object.Spec.Atomic {
-		all, ok := p.placeWhole(items)
-		results = wholeResults(&object.Spec, all, ok)
-		ledger := batchLedger(&object.Spec, results, now, nil)
-		if ok {
-			ledger.GrantedAt, ledger.ExpiresAt = now, all[0].ledger.ExpiresAt
-		}
-		return batchStatusOf(object, ledger, store.EncodeBatchResults(results))
+		return p.decideWhole(state, object, items)
 	}
 	for _, i := range r.batch.order {
 		if state.Row(items[i].key) != nil {
@@ -87,7 +82,27 @@ func DecideBatch(state *fsm.State, object *broker.ReservationBatch, now fsm.Mill
 		done := p.place(items[i])
 		results[i] = resultOf(results[i].Name, &done)
 	}
-	return batchStatusOf(object, batchLedger(&object.Spec, results, now, nil), store.EncodeBatchResults(results))
+	return batchStatusOf(object, batchLedger(&object.Spec, results, now, nil), store.EncodeBatchResults(results)), nil
+}
+
+// decideWhole is decideAtomic without the intent, whose write of the batch it makes itself.
+func (p *placer) decideWhole(state *fsm.State, object *broker.ReservationBatch, items []*request) (broker.ReservationBatchStatus, *fsm.Refusal) {
+	key := broker.BatchKey(object.Namespace, object.Name)
+	body, err := store.BatchBody(object)
+	if err != nil {
+		return broker.ReservationBatchStatus{Phase: broker.BatchFailed, Message: err.Error()}, nil
+	}
+	all, ok := p.placeWhole(items)
+	results := wholeResults(&object.Spec, all, ok)
+	txn := &fsm.Txn{
+		Guards: []fsm.Guard{fsm.GuardAbsent(key)},
+		Writes: []fsm.Write{{Key: key, Body: body, SpecChanged: true}},
+	}
+	ledger := wholeTxn(txn, 0, &object.Spec, p.now, all, ok, results)
+	if n := txnBytes(txn); n > fsm.MaxTxnBytes {
+		return broker.ReservationBatchStatus{}, tooLarge(state, key, n)
+	}
+	return batchStatusOf(object, ledger, txn.Writes[0].Facts), nil
 }
 
 // batchStatusOf is the status that the batch would have: as store puts it together.

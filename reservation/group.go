@@ -194,7 +194,7 @@ func (t *term) extendGroup(r *request, head metav1.Object) {
 		txn.Writes = append(txn.Writes, t.extendedPart(row, ledger, head))
 	}
 	if n := txnBytes(txn); n > fsm.MaxTxnBytes {
-		t.refuse(r, t.tooLarge(r, n))
+		t.refuse(r, tooLarge(t.state, r.key, n))
 		return
 	}
 	txn.Writes = append(txn.Writes, t.eventWrite(r.key, head, "Normal", reasonExtended, describeLease(ledger.ExpiresAt)))

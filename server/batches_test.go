@@ -319,8 +319,10 @@ func TestAnAtomicBatchBeyondOneEntryIsTooLarge(t *testing.T) {
 	require.Less(t, len(body), broker.MaxBatchBytes)
 	before := x.DB.State().Hash()
 	c := x.client(admin...)
-	refused := c.must(http.StatusRequestEntityTooLarge, "POST", romeBatches, body)
-	require.Contains(t, refused.body, fmt.Sprintf("bytes of one log entry, the limit is %d", fsm.MaxTxnBytes))
+	for _, query := range []string{"?" + dryRun, ""} {
+		refused := c.must(http.StatusRequestEntityTooLarge, "POST", romeBatches+query, body)
+		require.Contains(t, refused.body, fmt.Sprintf("bytes of one log entry, the limit is %d", fsm.MaxTxnBytes), query)
+	}
 	require.Equal(t, before, x.DB.State().Hash(), "something was changed")
 }
 

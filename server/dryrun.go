@@ -41,7 +41,11 @@ func (s *Server) dryBatch(ctx context.Context, obj runtime.Object) error {
 			}
 		}
 	}
-	b.Status = reservation.DecideBatch(state, b, now(state))
+	status, refusal := reservation.DecideBatch(state, b, now(state))
+	if refusal != nil {
+		return store.TooLargeError(store.BatchKind(), refusal)
+	}
+	b.Status = status
 	reduceFor(ctx, store.BatchKind(), b)
 	return nil
 }

@@ -65,14 +65,19 @@ func (s *Storage) refusalError(key string, r *fsm.Refusal) error {
 		return apierrors.NewConflict(s.kind.Resource, nameOf(key), fmt.Errorf(
 			"the name of a part is taken: %s %q exists (as of revision %d); nothing was reserved", resourceOf(r.Key), nameOf(r.Key), r.Revision))
 	case r.Kind == fsm.RefusedInvalid && r.Lack.Resource == LackBytes:
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-			"%s %q is done whole or not at all and needs %d bytes of one log entry, the limit is %d: fewer or smaller items take less",
-			s.kind.Resource.String(), nameOf(key), r.Lack.Requested, r.Lack.Available))
+		return TooLargeError(s.kind, r)
 	case r.Kind == fsm.RefusedInvalid:
 		return apierrors.NewBadRequest(fmt.Sprintf("%s %q can't be stored: %s", s.kind.Resource.String(), nameOf(key), r))
 	default: // of moves and reports: their rooms turn these into a status before they get here
 		return apierrors.NewConflict(s.kind.Resource, nameOf(key), errors.New(r.String()))
 	}
+}
+
+// TooLargeError is 413 for a refusal that lacks LackBytes: of a write, or of the dry run of one.
+func TooLargeError(kind *Kind, r *fsm.Refusal) error {
+	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+		"%s %q is done whole or not at all and needs %d bytes of one log entry, the limit is %d: fewer or smaller items take less",
+		kind.Resource.String(), nameOf(r.Key), r.Lack.Requested, r.Lack.Available))
 }
 
 // LackBytes is the resource that a command lacks which can't be one log entry: a room says so with
