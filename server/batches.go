@@ -43,21 +43,34 @@ func newBatches(s *Server, options generic.RESTOptionsGetter) (map[string]rest.S
 	return map[string]rest.Storage{"reservationbatches": batchREST{objectStore{main, s.dryBatch}}}, nil
 }
 
-// Create gives who sends the same batch again the first answer, in a dry run too: the leader does it otherwise.
+// Create gives who sends the same batch again the first answer, in a dry run too: the leader does it
+// otherwise. Who sends another one under the name is told so.
 func (b batchREST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	created, err := b.objectStore.Create(ctx, obj, validate, options)
-	if !apierrors.IsAlreadyExists(err) || !dryrun.IsDryRun(options.DryRun) {
+	if !apierrors.IsAlreadyExists(err) {
 		return created, err
 	}
 	wanted := obj.(*broker.ReservationBatch)
 	stored, getErr := b.Get(ctx, wanted.Name, &metav1.GetOptions{})
 	if getErr != nil {
-		return nil, getErr
+		return nil, err
 	}
-	if s := stored.(*broker.ReservationBatch); s.DeletionTimestamp != nil || !equality.Semantic.DeepEqual(s.Spec, wanted.Spec) {
+	switch s := stored.(*broker.ReservationBatch); {
+	case s.DeletionTimestamp != nil:
+		return nil, otherBatch(wanted.Name, "exists and is being deleted: choose another name, or wait until it is gone")
+	case !equality.Semantic.DeepEqual(s.Spec, wanted.Spec):
+		return nil, otherBatch(wanted.Name, "exists with another spec (kubectl get -o yaml shows it): choose another name, or delete it first")
+	case !dryrun.IsDryRun(options.DryRun):
 		return nil, err
 	}
 	return stored, nil
+}
+
+// otherBatch is AlreadyExists in words that say what to do.
+func otherBatch(name, what string) error {
+	status := apierrors.NewAlreadyExists(broker.Resource("reservationbatches"), name)
+	status.ErrStatus.Message = fmt.Sprintf("reservationbatches %q %s", name, what)
+	return status
 }
 
 type batchStrategy struct {

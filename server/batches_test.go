@@ -403,7 +403,9 @@ func TestADryRunAnswersAsTheLeaderWould(t *testing.T) {
 			again := c.must(http.StatusCreated, "POST", romeBatches+query, body).batch(t)
 			require.Equal(t, first.UID, again.UID, "%q %q: the same name and spec", query, atomic)
 			require.Equal(t, first.Status, again.Status)
-			c.must(http.StatusConflict, "POST", romeBatches+query, batchBody("again", "a=29 b=1", atomic))
+			other := c.must(http.StatusConflict, "POST", romeBatches+query, batchBody("again", "a=29 b=1", atomic))
+			require.Contains(t, other.body, "exists with another spec", "%q %q", query, atomic)
+			require.Contains(t, other.body, `"AlreadyExists"`)
 		}
 		c.must(http.StatusOK, "DELETE", romeBatches+"/again", "")
 	}
