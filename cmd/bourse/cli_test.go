@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 )
@@ -71,6 +72,9 @@ func TestExitCodesTellUsageFromRefusalFromFailure(t *testing.T) {
 	refusedBatch := exchangeAnswering(t, map[string]string{"POST /apis/broker.fluidos.eu/v1alpha1/namespaces/default/reservationbatches": `{
 		"apiVersion":"broker.fluidos.eu/v1alpha1","kind":"ReservationBatch","metadata":{"name":"x"},"spec":{"items":[]},
 		"status":{"phase":"Failed","message":"0/2: tokyo lacks nvidia.com/gpu","counts":{"items":2,"failed":2}}}`})
+	releasedBatch := exchangeAnswering(t, map[string]string{"POST /apis/broker.fluidos.eu/v1alpha1/namespaces/default/reservationbatches": `{
+		"apiVersion":"broker.fluidos.eu/v1alpha1","kind":"ReservationBatch","metadata":{"name":"x"},"spec":{"items":[]},
+		"status":{"phase":"Released","message":"0/2 Reserved, 2 Released","counts":{"items":2,"released":2}}}`})
 	items := filepath.Join(t.TempDir(), "items.yaml")
 	require.NoError(t, os.WriteFile(items, []byte("- spec: {requestedResources: {cpu: 4}}\n- spec: {requestedResources: {nvidia.com/gpu: 1}}\n"), 0o600))
 	empty := exchangeAnswering(t, nil)
@@ -100,6 +104,10 @@ func TestExitCodesTellUsageFromRefusalFromFailure(t *testing.T) {
 		{"pieces beside a file", []string{"reserve", "--from", "rome", "-f", items, "--max-pieces", "2"}, exitUsage, "--max-pieces"},
 		{"an atomic batch that waits", []string{"reserve", "--from", "rome", "-f", items, "--atomic", "--wait", "1h"}, exitUsage, "--wait 1h"},
 		{"a bad piece", []string{"reserve", "--from", "rome", "--cpu", "4", "--max-pieces", "2", "--min-piece", "cpu=two"}, exitUsage, `--min-piece cpu "two"`},
+		{"a batch that is held no more", []string{"reserve", "--from", "rome", "-f", items, "--kubeconfig", releasedBatch}, exitRefused, "2 Released"},
+		{"a bad duration", []string{"reserve", "--from", "rome", "-f", items, "--for", "abc"}, exitUsage, `--for: duration "abc"`},
+		{"a bad wait of one", []string{"reserve", "--from", "rome", "--cpu", "4", "--wait", "abc"}, exitUsage, `--wait: duration "abc"`},
+		{"a bad priority", []string{"reserve", "--from", "rome", "-f", items, "--priority", "5000"}, exitUsage, "--priority 5000"},
 		{"no such file", []string{"reserve", "--from", "rome", "-f", items + ".not"}, exitUsage, "items.yaml.not"},
 		{"all of one", []string{"reserve", "--from", "rome", "--cpu", "4", "--atomic"}, exitUsage, "--file"},
 		{"not allowed", []string{"reserve", "--from", "rome", "--cpu", "4", "--kubeconfig", forbidden}, exitRefused, "not yours"},
@@ -135,14 +143,14 @@ func TestAnAmountInPiecesIsAskedForOnTheCommandLine(t *testing.T) {
 func TestABatchOfAFileIsNamedAndCompletedFromTheCommandLine(t *testing.T) {
 	t.Parallel()
 	f := reserveFlags{from: "rome", file: "-", duration: "2h", atomic: true, name: "train"}
-	batch, err := f.batch(strings.NewReader("items:\n- name: a\n  spec: {requestedResources: {cpu: 4}}\n- spec: {requesterID: paris, requestedResources: {cpu: 2}}\n"))
+	batch, err := f.batch(strings.NewReader("items:\n- name: a\n  spec: {requestedResources: {cpu: 4}}\n- spec: {requesterID: rome, requestedResources: {cpu: 2}}\n"))
 	require.NoError(t, err)
 	require.Equal(t, "train", batch.Name)
 	require.True(t, batch.Spec.Atomic)
 	require.Equal(t, "2h", batch.Spec.Duration)
 	require.Empty(t, batch.Spec.Items[0].Spec.Duration, "it stands on the batch")
 	require.Equal(t, []string{"a", "0002"}, []string{batch.Spec.Items[0].Name, batch.Spec.Items[1].Name})
-	require.Equal(t, []string{"rome", "paris"}, []string{batch.Spec.Items[0].Spec.RequesterID, batch.Spec.Items[1].Spec.RequesterID})
+	require.Equal(t, []string{"rome", "rome"}, []string{batch.Spec.Items[0].Spec.RequesterID, batch.Spec.Items[1].Spec.RequesterID})
 
 	f.atomic = false
 	batch, err = f.batch(strings.NewReader("kind: ReservationBatch\nmetadata: {name: other}\nspec:\n  items:\n  - spec: {requestedResources: {cpu: 4}, duration: 1h}\n  - spec: {requestedResources: {cpu: 4}}\n"))
@@ -184,17 +192,60 @@ func TestAFileOfABatchIsReadWholeOrRefused(t *testing.T) {
 	t.Parallel()
 	const item = "- {name: a, spec: {requestedResources: {cpu: 4}}}\n"
 	for says, file := range map[string]string{
-		"several YAML documents": item + "---\n" + item,
-		"it is empty":            "# nothing\n",
-		"larger than":            item + strings.Repeat("# long\n", maxBatchFileBytes/7),
-		`"name" already set`:     "- {name: a, name: b, spec: {requestedResources: {cpu: 4}}}",
-		"error converting YAML":  "- {name: a",
-		"spec.items: Required":   "metadata: {name: a}",
+		"several YAML documents":               item + "---\n" + item,
+		"it is empty":                          "# nothing\n",
+		"larger than":                          item + strings.Repeat("# long\n", maxBatchFileBytes/7),
+		`"name" already set`:                   "- {name: a, name: b, spec: {requestedResources: {cpu: 4}}}",
+		"error converting YAML":                "- {name: a",
+		"spec.items: Required":                 "metadata: {name: a}",
+		`kind is "ConfigMap"`:                  "kind: ConfigMap\nspec: {items: [" + item[2:len(item)-1] + "]}",
+		`apiVersion is "broker.fluidos.eu/v9"`: "apiVersion: broker.fluidos.eu/v9\nkind: ReservationBatch\nitems:\n" + item,
+		"`kubectl apply -f` takes":             "kind: Reservation\nspec: {requestedResources: {cpu: 4}}",
+		"all items stand under spec.items":     "spec: {atomic: true, items: [" + item[2:len(item)-1] + "]}\nitems:\n" + item,
+		"neither a ReservationBatch nor":       "hello",
+		`spec.items[0] ("a"): requesterID is "paris" and --from is "rome"`: "- {name: a, spec: {requesterID: paris, requestedResources: {cpu: 4}}}",
+		`metadata.namespace is "a" and --namespace is "b"`:                 "metadata: {namespace: a}\nitems:\n" + item,
+		", and 30 more": strings.Repeat("- spec: {requestedResources: {cpu: -4}}\n", 40),
 	} {
-		f := reserveFlags{from: "rome", file: "-"}
+		f := reserveFlags{from: "rome", file: "-", client: client{namespace: "b"}}
 		_, err := f.batch(strings.NewReader(file))
 		require.ErrorContains(t, err, says)
 		require.ErrorContains(t, err, "--file -")
+	}
+}
+
+func TestABatchThatTheExchangeGaveIsTakenAsAFileAgain(t *testing.T) {
+	t.Parallel()
+	f := reserveFlags{file: "-"}
+	batch, err := f.batch(strings.NewReader("\ufeff" + `{"apiVersion":"broker.fluidos.eu/v1alpha1","kind":"ReservationBatch","metadata":{
+		"name":"x","namespace":"lazio","uid":"u","resourceVersion":"7","generation":1,"creationTimestamp":"2026-01-01T00:00:00Z","labels":{"a":"b"},
+		"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}"},"managedFields":[{"manager":"m","fieldsV1":{"f:spec":{}}}]},
+		"spec":{"items":[{"name":"a","spec":{"requesterID":"rome","requestedResources":{"cpu":"4"}}}]},
+		"status":{"phase":"Reserved","counts":{"items":1}}}`))
+	require.NoError(t, err)
+	require.Equal(t, metav1.ObjectMeta{Name: "x", Namespace: "lazio", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{}}, batch.ObjectMeta)
+	require.Empty(t, batch.Status)
+}
+
+func TestWhatIsPrintedAsJSONHasItsKindAndTheFilesNamespaceIsUsed(t *testing.T) {
+	t.Parallel()
+	const api = "POST /apis/broker.fluidos.eu/v1alpha1/namespaces/lazio/"
+	kubeconfig := exchangeAnswering(t, map[string]string{
+		api + "reservationbatches": `{"apiVersion":"broker.fluidos.eu/v1alpha1","kind":"ReservationBatch","metadata":{"name":"x"},
+			"spec":{"items":[]},"status":{"counts":{"items":1,"reserved":1}}}`,
+		api + "reservations": `{"apiVersion":"broker.fluidos.eu/v1alpha1","kind":"Reservation","metadata":{"name":"x"},"spec":{},"status":{"phase":"Reserved"}}`,
+	})
+	items := filepath.Join(t.TempDir(), "items.yaml")
+	require.NoError(t, os.WriteFile(items, []byte("metadata: {namespace: lazio}\nitems: [{spec: {requestedResources: {cpu: 4}}}]"), 0o600))
+	for kind, args := range map[string][]string{
+		"ReservationBatch": {"reserve", "--from", "rome", "-f", items},
+		"Reservation":      {"reserve", "--from", "rome", "--cpu", "4", "-n", "lazio"},
+	} {
+		code, stdout, stderr := runs(t, append(args, "-o", "json", "--kubeconfig", kubeconfig)...)
+		require.Equal(t, exitDone, code, stderr)
+		var got metav1.TypeMeta
+		require.NoError(t, json.Unmarshal([]byte(stdout), &got))
+		require.Equal(t, metav1.TypeMeta{APIVersion: "broker.fluidos.eu/v1alpha1", Kind: kind}, got)
 	}
 }
 

@@ -42,6 +42,9 @@ func newReserveCommand() *cobra.Command {
 			if f.atomic {
 				return usageError{fmt.Errorf("--atomic is of several items: name them with --file")}
 			}
+			if err := f.checkFlags(); err != nil {
+				return usageError{err}
+			}
 			rsv, err := f.reservation(time.Now())
 			if err != nil {
 				return usageError{err}

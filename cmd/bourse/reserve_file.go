@@ -35,6 +35,12 @@ const batchTries = 5
 // maxBatchFileBytes: YAML is longer than the JSON that is sent.
 const maxBatchFileBytes = 4 * broker.MaxBatchBytes
 
+// maxFaultsShown: of a thousand items that all lack the same, a few tell as much.
+const maxFaultsShown = 10
+
+// lookTimeout bounds the look whether the batch is there already: a create without it is as good.
+const lookTimeout = 5 * time.Second
+
 // reserveFile reserves the items of a file as one batch.
 func (f *reserveFlags) reserveFile(command *cobra.Command) error {
 	if f.cpu != "" || f.memory != "" || len(f.resources) > 0 || f.target != "" || f.maxCost != "" {
@@ -47,6 +53,7 @@ func (f *reserveFlags) reserveFile(command *cobra.Command) error {
 	if err != nil {
 		return usageError{err}
 	}
+	f.namespace = cmp.Or(f.namespace, batch.Namespace)
 	client, err := f.connect()
 	if err != nil {
 		return err
@@ -121,31 +128,18 @@ func repeatable(err error, name string) error {
 	return fmt.Errorf("batch %s may or may not be reserved: the same command again gives its answer and reserves nothing twice: %w", name, err)
 }
 
-// batch reads a ReservationBatch, or only its items ("items: [{name, spec}]", or the bare list).
+// batch is what the file and the command line ask for together.
 func (f *reserveFlags) batch(stdin io.Reader) (*broker.ReservationBatch, error) {
+	if err := f.checkFlags(); err != nil {
+		return nil, err
+	}
 	data, err := readFile(f.file, stdin)
 	if err != nil {
 		return nil, err
 	}
-	batch := &broker.ReservationBatch{}
-	document, isList, err := soleDocument(data)
-	switch {
-	case err != nil:
-	case isList:
-		err = yaml.UnmarshalStrict(document, &batch.Spec.Items)
-	default:
-		var file struct {
-			metav1.TypeMeta `json:",inline"`
-			Metadata        metav1.ObjectMeta            `json:"metadata"`
-			Spec            *broker.ReservationBatchSpec `json:"spec"`
-			Items           []broker.BatchItem           `json:"items"`
-		}
-		if err = yaml.UnmarshalStrict(document, &file); err == nil {
-			batch.ObjectMeta, batch.Spec.Items = file.Metadata, file.Items
-			if file.Spec != nil {
-				batch.Spec = *file.Spec
-			}
-		}
+	batch, err := parseBatch(data)
+	if err == nil {
+		err = f.agrees(batch)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--file %s: %w", f.file, err)
@@ -153,10 +147,14 @@ func (f *reserveFlags) batch(stdin io.Reader) (*broker.ReservationBatch, error) 
 	if f.complete(batch); batch.Spec.Atomic && f.waitFor != "" {
 		return nil, fmt.Errorf("--wait %s: an atomic batch does not wait, it is reserved whole or fails at once", f.waitFor)
 	}
-	if faults := broker.ValidateReservationBatch(batch); len(faults) > 0 {
-		return nil, fmt.Errorf("--file %s: %w", f.file, faults.ToAggregate())
+	faults := broker.ValidateReservationBatch(batch)
+	switch more := len(faults) - maxFaultsShown; {
+	case len(faults) == 0:
+		return batch, nil
+	case more > 0:
+		return nil, fmt.Errorf("--file %s: %w, and %d more", f.file, faults[:maxFaultsShown].ToAggregate(), more)
 	}
-	return batch, nil
+	return nil, fmt.Errorf("--file %s: %w", f.file, faults.ToAggregate())
 }
 
 // complete fills in what the command line says.
@@ -210,30 +208,29 @@ func nameOf(prefix string, spec *broker.ReservationBatchSpec) string {
 	return strings.ToLower(prefix[:min(len(prefix), broker.MaxItemNameBytes-1-len(hash))]) + "-" + hash
 }
 
-// soleDocument is the only YAML document of a file that says anything, and whether it is a list.
-func soleDocument(data []byte) (sole []byte, isList bool, err error) {
+// soleDocument is the only YAML document of a file that says anything, and what it says.
+func soleDocument(data []byte) (sole []byte, says any, err error) {
 	documents := yamlstream.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for {
 		document, err := documents.Read()
 		switch {
 		case errors.Is(err, io.EOF) && sole == nil:
-			return nil, false, errors.New("it is empty: name at least one item, as - {name: a, spec: {...}}")
+			return nil, nil, errors.New("it is empty: name at least one item, as - {name: a, spec: {...}}")
 		case errors.Is(err, io.EOF):
-			return sole, isList, nil
+			return sole, says, nil
 		case err != nil:
-			return nil, false, err
+			return nil, nil, err
 		}
 		var content any
 		if err := yaml.Unmarshal(document, &content); err != nil {
-			return nil, false, err
+			return nil, nil, err
 		}
 		switch {
 		case content == nil: // comments
 		case sole != nil:
-			return nil, false, errors.New("there are several YAML documents in it: one file is one batch")
+			return nil, nil, errors.New("there are several YAML documents in it: one file is one batch")
 		default:
-			sole = document
-			_, isList = content.([]any)
+			sole, says = document, content
 		}
 	}
 }

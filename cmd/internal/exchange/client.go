@@ -63,6 +63,11 @@ func Connect(kubeconfig, namespace string) (*Client, error) {
 	return &Client{api: api, params: runtime.NewParameterCodec(scheme), namespace: namespace}, nil
 }
 
+// typeOf an object, which decoding takes from it: who prints it needs it again.
+func typeOf(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: broker.SchemeGroupVersion.String(), Kind: kind}
+}
+
 // Advertisements lists the offers of all member clusters.
 func (c *Client) Advertisements(ctx context.Context) (*broker.ClusterAdvertisementList, error) {
 	list := &broker.ClusterAdvertisementList{}
@@ -79,6 +84,7 @@ func (c *Client) CreateReservation(ctx context.Context, rsv *broker.Reservation,
 	out := &broker.Reservation{}
 	err := c.api.Post().Resource("reservations").Namespace(c.namespace).
 		VersionedParams(options, c.params).Body(rsv).Do(ctx).Into(out)
+	out.TypeMeta = typeOf("Reservation")
 	return out, err
 }
 
@@ -86,6 +92,7 @@ func (c *Client) CreateReservation(ctx context.Context, rsv *broker.Reservation,
 func (c *Client) Reservation(ctx context.Context, name string) (*broker.Reservation, error) {
 	out := &broker.Reservation{}
 	err := c.api.Get().Resource("reservations").Namespace(c.namespace).Name(name).Do(ctx).Into(out)
+	out.TypeMeta = typeOf("Reservation")
 	return out, err
 }
 
@@ -98,6 +105,7 @@ func (c *Client) CreateBatch(ctx context.Context, batch *broker.ReservationBatch
 	out := &broker.ReservationBatch{}
 	err := c.api.Post().Resource("reservationbatches").Namespace(c.namespace).
 		VersionedParams(options, c.params).Body(batch).Do(ctx).Into(out)
+	out.TypeMeta = typeOf(broker.KindReservationBatch)
 	return out, err
 }
 
@@ -105,6 +113,7 @@ func (c *Client) CreateBatch(ctx context.Context, batch *broker.ReservationBatch
 func (c *Client) Batch(ctx context.Context, name string) (*broker.ReservationBatch, error) {
 	out := &broker.ReservationBatch{}
 	err := c.api.Get().Resource("reservationbatches").Namespace(c.namespace).Name(name).Do(ctx).Into(out)
+	out.TypeMeta = typeOf(broker.KindReservationBatch)
 	return out, err
 }
 
