@@ -182,10 +182,13 @@ func TestAFileWithoutANameIsTheSameBatchEachTime(t *testing.T) {
 	require.Equal(t, "given", named("rome", "2h", "metadata: {name: given}\nitems:\n"+item))
 	named(strings.Repeat("r", broker.MaxClusterIDBytes), "", item)
 
-	lost := repeatable(io.ErrUnexpectedEOF, name)
+	lost := repeatable(io.ErrUnexpectedEOF, name, "lazio")
 	require.ErrorIs(t, lost, io.ErrUnexpectedEOF)
 	require.ErrorContains(t, lost, name)
 	require.ErrorContains(t, lost, "the same command again")
+	left := repeatable(context.Canceled, name, "lazio")
+	require.ErrorIs(t, left, context.Canceled)
+	require.ErrorContains(t, left, `goes on at the exchange: "kubectl get rsvb `+name+` -n lazio" shows it, "kubectl delete rsvb `+name+` -n lazio" releases it`)
 }
 
 func TestAFileOfABatchIsReadWholeOrRefused(t *testing.T) {
@@ -225,6 +228,41 @@ func TestABatchThatTheExchangeGaveIsTakenAsAFileAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, metav1.ObjectMeta{Name: "x", Namespace: "lazio", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{}}, batch.ObjectMeta)
 	require.Empty(t, batch.Status)
+}
+
+func TestWhoAsksForARefusedBatchAgainIsToldThatTheAnswerIsOfBefore(t *testing.T) {
+	t.Parallel()
+	const path, batch = "/apis/broker.fluidos.eu/v1alpha1/namespaces/default/reservationbatches", `{
+		"apiVersion":"broker.fluidos.eu/v1alpha1","kind":"ReservationBatch","spec":{"atomic":true,"items":[]},
+		"metadata":{"name":"x","uid":"u","creationTimestamp":"2026-01-02T03:04:05Z"},"status":{"phase":"Failed",
+		"message":"0/2: tokyo lacks cpu","counts":{"items":2,"failed":2},"results":[
+		{"name":"a","phase":"Failed","message":"would fit: the batch was refused"},{"name":"b","phase":"Failed","message":"tokyo lacks cpu"}]}}`
+	kubeconfig := exchangeAnswering(t, map[string]string{"POST " + path: batch, "GET " + path + "/x": batch})
+	items := filepath.Join(t.TempDir(), "items.yaml")
+	require.NoError(t, os.WriteFile(items, []byte("[{spec: {requestedResources: {cpu: 4}}}]"), 0o600))
+	code, _, stderr := runs(t, "reserve", "--from", "rome", "-f", items, "--name", "x", "--atomic", "--kubeconfig", kubeconfig)
+	require.Equal(t, exitRefused, code)
+	require.Contains(t, stderr, "x was asked for before, at 2026-01-02T03:04:05Z")
+	require.Contains(t, stderr, `the answer of before: to try again delete it, "kubectl delete rsvb x -n default"`)
+
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	var errs bytes.Buffer
+	require.Equal(t, exitFailed, run(ctx, []string{"reserve", "--from", "rome", "-f", items, "--name", "x", "--kubeconfig", kubeconfig}, io.Discard, &errs))
+	require.Contains(t, errs.String(), `interrupted: what has arrived of batch x goes on at the exchange: "kubectl get rsvb x -n default"`)
+
+	code, _, stderr = runs(t, "explain", "x", "--kubeconfig", kubeconfig)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, stderr, "x is a ReservationBatch, 0/2: tokyo lacks cpu; none of its items is there: x-a Failed (would fit: the batch was refused), x-b")
+}
+
+func TestAReservationWithoutAnAnswerIsNamed(t *testing.T) {
+	t.Parallel()
+	const path = "POST /apis/broker.fluidos.eu/v1alpha1/namespaces/default/reservations"
+	kubeconfig := exchangeAnswering(t, map[string]string{path: cutOnce})
+	code, _, stderr := runs(t, "reserve", "--from", "rome", "--cpu", "4", "--kubeconfig", kubeconfig)
+	require.Equal(t, exitFailed, code)
+	require.Regexp(t, `reservation (rome-\S+) may or may not be there: "kubectl get rsv rome-\S+ -n default" shows it, and the same command with --name rome-`, stderr)
 }
 
 func TestWhatIsPrintedAsJSONHasItsKindAndTheFilesNamespaceIsUsed(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
@@ -34,6 +35,11 @@ func newExplainCommand() *cobra.Command {
 				return err
 			}
 			rsv, err := exchange.Reservation(command.Context(), args[0])
+			if apierrors.IsNotFound(err) {
+				if batch, batchErr := exchange.Batch(command.Context(), args[0]); batchErr == nil {
+					return notOne(batch)
+				}
+			}
 			if err != nil {
 				return err
 			}
@@ -47,6 +53,28 @@ func newExplainCommand() *cobra.Command {
 	}
 	c.flags(command.Flags())
 	return command
+}
+
+// notOne says of a batch what there is to explain.
+func notOne(batch *broker.ReservationBatch) error {
+	var items []string
+	for i := range batch.Status.Results {
+		if i == maxFaultsShown {
+			items = append(items, fmt.Sprintf("and %d more", len(batch.Status.Results)-i))
+			break
+		}
+		result := &batch.Status.Results[i]
+		item := fmt.Sprintf("%s %s", broker.ItemReservationName(batch.Name, result.Name), result.Phase)
+		if result.Message != "" {
+			item += " (" + result.Message + ")"
+		}
+		items = append(items, item)
+	}
+	what := "explain one of its items"
+	if batch.Spec.Atomic && batch.Status.Phase == broker.BatchFailed {
+		what = "none of its items is there"
+	}
+	return fmt.Errorf("%s is a ReservationBatch, %s; %s: %s", batch.Name, batch.Status.Message, what, strings.Join(items, ", "))
 }
 
 func printExplanation(w io.Writer, rsv *broker.Reservation, e *explanation) error {

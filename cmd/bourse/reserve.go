@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
 )
@@ -55,7 +56,7 @@ func newReserveCommand() *cobra.Command {
 			}
 			created, err := exchange.CreateReservation(command.Context(), rsv, f.dryRun)
 			if err != nil {
-				return err
+				return f.perhaps(err, rsv.Name, exchange.Namespace())
 			}
 			if err := f.print(command, created, func(w io.Writer) error { return printReservation(w, created, f.dryRun) }); err != nil {
 				return err
@@ -148,6 +149,16 @@ func (f *reserveFlags) split() (*broker.Split, error) {
 		}
 	}
 	return s, nil
+}
+
+// perhaps says of an answer that never came under which name to look: the next command without --name
+// would make another one from the time.
+func (f *reserveFlags) perhaps(err error, name, namespace string) error {
+	if f.dryRun || !unanswered(err) || utilnet.IsConnectionRefused(err) {
+		return err
+	}
+	return fmt.Errorf("reservation %s may or may not be there: %q shows it, and the same command with --name %s reserves it once at most: %w",
+		name, "kubectl get rsv "+name+" -n "+namespace, name, err)
 }
 
 func nameFrom(from string, now time.Time) string {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -58,9 +59,15 @@ func (f *reserveFlags) reserveFile(command *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	since := f.isThere(command, client, batch.Name)
 	answered, err := f.createBatch(command, client, batch)
 	if err != nil {
 		return err
+	}
+	before := since != nil && since.UID == answered.UID
+	if before {
+		fmt.Fprintf(command.ErrOrStderr(), "%s was asked for before, at %s, with the same spec: nothing more was reserved, this is what became of it\n", //nolint:errcheck // a note
+			answered.Name, since.CreationTimestamp.UTC().Format(time.RFC3339))
 	}
 	if err := f.print(command, answered, func(w io.Writer) error { return printBatch(w, answered, f.dryRun) }); err != nil {
 		return err
@@ -68,12 +75,25 @@ func (f *reserveFlags) reserveFile(command *cobra.Command) error {
 	switch counts := answered.Status.Counts; {
 	case counts.Failed == 0 && counts.Released == 0:
 		return nil
+	case before:
+		return refusedError{fmt.Errorf("%s (the answer of before: to try again delete it, %q, or take another --name)",
+			answered.Status.Message, deleteBatch(answered.Name, client.Namespace()))}
 	case f.dryRun:
 		return refusedError{errors.New(answered.Status.Message)}
 	default:
 		return refusedError{fmt.Errorf("%s (who asks for %s again gets this answer while it is kept: delete it, or take another --name)",
 			answered.Status.Message, answered.Name)}
 	}
+}
+
+// isThere is the batch of that name as it is before it is asked for. nil: it is not there, or not to be read.
+func (f *reserveFlags) isThere(command *cobra.Command, client *exchange.Client, name string) *broker.ReservationBatch {
+	ctx, cancel := context.WithTimeout(command.Context(), lookTimeout)
+	defer cancel()
+	if batch, err := client.Batch(ctx, name); err == nil {
+		return batch
+	}
+	return nil
 }
 
 // createBatch says on stderr how far the exchange has come, where that takes a while.
@@ -95,7 +115,10 @@ func (f *reserveFlags) createBatch(command *cobra.Command, client *exchange.Clie
 		select {
 		case a := <-done:
 			if lost = unanswered(a.err) && tries < batchTries && command.Context().Err() == nil; !lost {
-				return a.batch, repeatable(a.err, batch.Name)
+				if !f.dryRun {
+					a.err = repeatable(a.err, batch.Name, client.Namespace())
+				}
+				return a.batch, a.err
 			}
 			fmt.Fprintf(command.ErrOrStderr(), "no answer (%v): asking again\n", a.err) //nolint:errcheck // progress only
 		case <-tick.C:
@@ -120,12 +143,20 @@ func unanswered(err error) bool {
 	return err != nil && (!errors.As(err, &status) || apierrors.IsTimeout(err))
 }
 
-// repeatable says what to do about an answer that never came.
-func repeatable(err error, name string) error {
-	if !unanswered(err) {
+// repeatable says what to do about an answer that never came, or was not waited for.
+func repeatable(err error, name, namespace string) error {
+	switch {
+	case !unanswered(err):
 		return err
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("interrupted: what has arrived of batch %s goes on at the exchange: %q shows it, %q releases it: %w",
+			name, "kubectl get rsvb "+name+" -n "+namespace, deleteBatch(name, namespace), err)
 	}
 	return fmt.Errorf("batch %s may or may not be reserved: the same command again gives its answer and reserves nothing twice: %w", name, err)
+}
+
+func deleteBatch(name, namespace string) string {
+	return "kubectl delete rsvb " + name + " -n " + namespace
 }
 
 // batch is what the file and the command line ask for together.

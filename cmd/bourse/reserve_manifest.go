@@ -75,7 +75,7 @@ func checkBatchKind(object map[string]any) error {
 
 // givenMetadata is without what the exchange, or kubectl, has put there.
 func givenMetadata(m metav1.ObjectMeta) metav1.ObjectMeta {
-	m.UID, m.ResourceVersion, m.Generation, m.SelfLink, m.ManagedFields = "", "", 0, "", nil
+	m.UID, m.ResourceVersion, m.Generation, m.ManagedFields = "", "", 0, nil
 	m.CreationTimestamp, m.DeletionTimestamp, m.DeletionGracePeriodSeconds = metav1.Time{}, nil, nil
 	delete(m.Annotations, corev1.LastAppliedConfigAnnotation)
 	return m
