@@ -1,7 +1,6 @@
 package reservation
 
 import (
-	"math"
 	"slices"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
@@ -30,13 +29,13 @@ func (t *term) decideChunk(r *request, behind []*request) (next int32, left bool
 	c := chunk{results: slices.Clone(b.results)}
 	txn := t.chunkTxn(r)
 	most := min(maxDecisions-t.plan.decisions, max(1, t.cfg.chunkItems>>r.refusals))
-	room, least := maxEntryBytes-t.plan.bytes-itemBytes(txn)-resultBytes*len(b.results), int32(math.MinInt32)
+	room := maxEntryBytes - t.plan.bytes - itemBytes(txn) - resultBytes*len(b.results)
 	if len(behind) > 0 {
-		room, least = room/2, behind[0].priority
+		room /= 2
 	}
 	p := proposal{key: r.key, request: r, chunk: &c}
 	for _, i := range b.order {
-		if len(c.decided) >= most || items[i].Spec.Priority < least ||
+		if len(c.decided) >= most || len(behind) > 0 && !r.itemBefore(i, behind[0]) ||
 			room < 0 && (len(c.decided) > 0 || r.intent != nil) || t.plan.busy(itemKey(b.object, i)) {
 			break
 		}
@@ -65,6 +64,12 @@ func (t *term) decideChunk(r *request, behind []*request) (next int32, left bool
 		return 0, false
 	}
 	return items[b.order[len(c.decided)]].Spec.Priority, true
+}
+
+// itemBefore says whether an item comes before another request: it is as old as its batch.
+func (r *request) itemBefore(i int, other *request) bool {
+	item := request{priority: r.batch.object.Spec.Items[i].Spec.Priority, created: r.created, arrival: r.arrival}
+	return before(&item, other) < 0
 }
 
 // chunkTxn is the command without the items: the intent's at first, then one on the row.
