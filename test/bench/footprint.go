@@ -39,7 +39,8 @@ func (b *bench) footprintSection(ctx context.Context) error {
 	full := fmt.Sprintf("%d clusters, %d reservations", b.size.fullClusters, b.size.fullReservations)
 	b.table.add(row{
 		what: "filling up, 256 clients: " + full, unit: "/s", values: series{filled.perSecond},
-		note: fmt.Sprintf("p99 %s ms, %d writes failed", figure(milliseconds(filled.took.quantile(0.99))), failures.Load()),
+		note: fmt.Sprintf("p99 %s ms, %d writes failed, %d of agents repeated",
+			figure(milliseconds(filled.took.quantile(0.99))), failures.Load(), m.repeated.Load()),
 	})
 	if err := b.upkeep(ctx, e, full); err != nil {
 		return err

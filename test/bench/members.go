@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
@@ -18,6 +19,7 @@ type members struct {
 	exchange *exchange
 	epochs   []int64
 	sequence atomic.Int64
+	repeated atomic.Int64 // what an election had refused
 }
 
 const (
@@ -25,6 +27,7 @@ const (
 	loadingAt    = 64  // requests at once while clusters are added to a peer
 	joiningAt    = 256 // agents at once: each waits for its exchange, which gathers reports, and not for the processor
 	heartbeatGap = 30 * time.Second
+	repeatWithin = time.Minute
 )
 
 func (m *members) grow(ctx context.Context, clusters int) error {
@@ -49,8 +52,13 @@ func (m *members) join(ctx context.Context, i int) error {
 			Cost: map[string]string{"currency": "EUR", "cpu": c.core, "memory": c.ram},
 		},
 	}
-	node := m.exchange.next()
-	if err := node.rest.Post().Resource("clusteradvertisements").Body(offer).Do(ctx).Error(); err != nil {
+	if err := m.surely(ctx, func(node *serverNode) error {
+		err := node.rest.Post().Resource("clusteradvertisements").Body(offer).Do(ctx).Error()
+		if apierrors.IsAlreadyExists(err) { // the try before was done after all
+			return nil
+		}
+		return err
+	}); err != nil {
 		return fmt.Errorf("advertise %s: %w", c.id, err)
 	}
 	if err := m.report(ctx, i); err != nil { // opens the session
@@ -62,14 +70,16 @@ func (m *members) join(ctx context.Context, i int) error {
 // report sends the figures; unchanged ones are a heartbeat.
 func (m *members) report(ctx context.Context, i int) error {
 	c := clusterOf(i)
-	report := &broker.FactsReport{
-		TypeMeta: metav1.TypeMeta{APIVersion: broker.SchemeGroupVersion.String(), Kind: "FactsReport"},
-		Session:  session, Epoch: m.epochs[i], Sequence: m.sequence.Add(1),
-		Allocatable: c.allocatable(), LargestFree: c.allocatable(),
-	}
 	answer := &broker.FactsReport{}
-	request := m.exchange.next().rest.Post().Resource("clusteradvertisements").Name(broker.AdvertisementName(c.id)).SubResource("facts")
-	if err := request.Body(report).Do(ctx).Into(answer); err != nil {
+	if err := m.surely(ctx, func(node *serverNode) error {
+		report := &broker.FactsReport{
+			TypeMeta: metav1.TypeMeta{APIVersion: broker.SchemeGroupVersion.String(), Kind: "FactsReport"},
+			Session:  session, Epoch: m.epochs[i], Sequence: m.sequence.Add(1),
+			Allocatable: c.allocatable(), LargestFree: c.allocatable(),
+		}
+		request := node.rest.Post().Resource("clusteradvertisements").Name(broker.AdvertisementName(c.id)).SubResource("facts")
+		return request.Body(report).Do(ctx).Into(answer)
+	}); err != nil {
 		return fmt.Errorf("report of %s: %w", c.id, err)
 	}
 	if answer.Status.Outcome != broker.FactsAccepted {
@@ -77,6 +87,25 @@ func (m *members) report(ctx context.Context, i int) error {
 	}
 	m.epochs[i] = answer.Status.Epoch
 	return nil
+}
+
+// surely repeats a write that an election has refused, as an agent does, at the next node.
+func (m *members) surely(ctx context.Context, write func(*serverNode) error) error {
+	for end := time.Now().Add(repeatWithin); ; m.repeated.Add(1) {
+		err := write(m.exchange.next())
+		if !refusedForNow(err) || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func refusedForNow(err error) bool {
+	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
 }
 
 // beat sends the heartbeats of all clusters, evenly over heartbeatGap, until ctx ends.
