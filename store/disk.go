@@ -110,7 +110,7 @@ func OpenDisk(o DiskOptions) (disk *Disk, err error) {
 	if log.segments == nil && log.written && d.state.Behaviour() >= segmentBehaviour {
 		log.takeOver = true
 	}
-	if d.raft, d.identity, err = log.open(id); err != nil {
+	if d.raft, d.identity, err = log.open(id, d.snaps); err != nil {
 		return nil, err
 	}
 	return d, syncDir(o.Dir)

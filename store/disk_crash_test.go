@@ -85,6 +85,7 @@ func TestALogHalfMadeIsNewUnlessTheNodeIsOfAnExchange(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, db.Close())
 			} else {
+				path = filepath.Join(dir, segmentDir, "next"+segmentSuffix)
 				require.NoError(t, os.WriteFile(path+tmpSuffix, []byte("half"), 0o600))
 			}
 			d, err = OpenDisk(diskOptions(dir))

@@ -92,9 +92,9 @@ func TestEntriesInSegmentsContinueTheSnapshotAndAreOfThisVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir, _ := segmentDisk(t)
-			d, err := OpenDisk(diskOptions(dir))
+			d, err := openLog(filepath.Join(dir, segmentDir), segmentSectors)
 			require.NoError(t, err)
-			require.NoError(t, d.Logs().StoreLog(c.entry))
+			require.NoError(t, d.StoreLog(c.entry))
 			require.NoError(t, d.Close())
 			_, err = raftReads(dir)
 			require.ErrorIs(t, err, c.want)

@@ -25,6 +25,8 @@ type diskLog struct {
 	sectors int
 	// step is called before each thing done to the directory, and may fail in its place: for tests.
 	step func(what string) error
+	// covered is the index of the newest snapshot: entries up to it need not be there.
+	covered func() (uint64, error)
 
 	// writing is held through a write; the ledger and the files change under mu besides. So no read waits for a sync.
 	writing sync.Mutex
@@ -101,7 +103,7 @@ func (d *diskLog) GetLog(index uint64, l *raft.Log) error {
 	from := at.from / sectorPayload
 	b := make([]byte, (sectorsFor(at.from+at.size)-from)*sectorSize)
 	if _, err := d.files[at.segment].ReadAt(b, int64(at.sector+from)*sectorSize); err != nil {
-		return fmt.Errorf("read log entry %d: %w", index, err)
+		return fmt.Errorf("read log entry %d: %w", index, d.named(at.segment, err))
 	}
 	payload, err := unpackSectors(place{at.segment, uint64(at.sector + from)}, b) //nolint:gosec // not negative
 	if err == nil {
@@ -123,6 +125,9 @@ func (d *diskLog) StoreLog(l *raft.Log) error { return d.StoreLogs([]*raft.Log{l
 func (d *diskLog) StoreLogs(logs []*raft.Log) error {
 	d.writing.Lock()
 	defer d.writing.Unlock()
+	if err := d.verifyGap(logs); err != nil {
+		return err
+	}
 	limit := min(maxAppend, (d.sectors/2-1)*sectorPayload)
 	size := 0
 	for _, l := range logs {
@@ -144,19 +149,33 @@ func (d *diskLog) StoreLogs(logs []*raft.Log) error {
 	return d.write(payload)
 }
 
-// DeleteRange implements raft.LogStore, for the oldest or the newest entries. Raft may not know the very newest, of an
-// append that failed after a part of it: they go with those before them.
+// verifyGap lets entries follow behind a gap only where a snapshot covers it.
+func (d *diskLog) verifyGap(logs []*raft.Log) error {
+	if len(logs) == 0 || len(d.ledger.spots) == 0 || logs[0].Index <= d.ledger.next() {
+		return nil
+	}
+	covered, err := d.covered()
+	if err == nil && logs[0].Index > covered+1 {
+		err = fmt.Errorf("log entry %d does not follow entry %d, nor the snapshot at %d", logs[0].Index, d.ledger.next()-1, covered)
+	}
+	return err
+}
+
+// DeleteRange implements raft.LogStore, for the oldest entries. The newest stay until StoreLogs replaces them, which is
+// what Raft calls next: where that fails, Raft goes on as if they were there.
 func (d *diskLog) DeleteRange(first, last uint64) error {
 	d.writing.Lock()
 	defer d.writing.Unlock()
 	from, next := d.ledger.first, d.ledger.next()
 	switch {
-	case first > last || last < from || first >= next:
+	case first > last || last < from || first > from:
 		return nil
-	case first > from:
-		return d.write(appendIndex(nil, cutRecord, first))
+	case last+1 >= next: // all: of a log that a snapshot covers, or the newest
+		if covered, err := d.covered(); err != nil || first > covered {
+			return err
+		}
 	}
-	if err := d.write(appendIndex(nil, firstRecord, min(last+1, next))); err != nil {
+	if err := d.write(appendRecord(nil, firstRecord, indexKey(min(last+1, next)))); err != nil {
 		return err
 	}
 	return d.removeOldest()

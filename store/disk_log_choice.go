@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"github.com/bourse-dev/bourse/fsm"
@@ -32,6 +33,8 @@ type provenLog struct {
 	segments *diskLog // nil where raft.db is the log
 	// takeOver raft.db. It may have been begun, or be done but for the file's removal.
 	takeOver bool
+	// step is the importer's.
+	step func(what string) error
 }
 
 // proveLog proves the one that is the log: that in segments wherever there is one. after is the index of the newest snapshot.
@@ -45,7 +48,7 @@ func proveLog(dir string, id Identity, after uint64) (*provenLog, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &provenLog{dir: dir}
+	p := &provenLog{dir: dir, step: func(string) error { return nil }}
 	switch {
 	case hasSegments && id.Format != segmentFormat:
 		return nil, fmt.Errorf("%w: %s is beside %s, which says that the directory has format %d", ErrCorrupt, segments,
@@ -101,13 +104,12 @@ func (d *diskLog) verify(after uint64) error {
 }
 
 // open it to be written. The identity is that of the directory from now on.
-func (p *provenLog) open(id Identity) (raftLog, Identity, error) {
+func (p *provenLog) open(id Identity, snaps *snapshotStore) (raftLog, Identity, error) {
 	if p.takeOver {
-		i := &importer{dir: p.dir, sectors: segmentSectors, step: func(string) error { return nil }}
-		if err := i.run(id); err != nil {
+		var err error
+		if id, err = p.importBolt(id, snaps.logger); err != nil {
 			return nil, id, err
 		}
-		id.Format = segmentFormat
 	}
 	if id.Format == boltFormat {
 		s, err := openRaftStore(filepath.Join(p.dir, logFile), p.bolt)
@@ -122,10 +124,29 @@ func (p *provenLog) open(id Identity) (raftLog, Identity, error) {
 			return nil, id, err
 		}
 	}
+	p.segments.covered = snaps.newest
 	if err := p.segments.start(); err != nil {
 		return nil, id, fmt.Errorf("open %s: %w", p.segments.dir, err)
 	}
 	return p.segments, id, nil
+}
+
+// importBolt takes raft.db over. As long as the format is not raised it is the log, and goes on to be where that fails.
+func (p *provenLog) importBolt(id Identity, logger hclog.Logger) (Identity, error) {
+	i := &importer{dir: p.dir, sectors: segmentSectors, step: p.step}
+	err := i.run(id)
+	if err == nil {
+		id.Format = segmentFormat
+		return id, nil
+	}
+	now, _, readErr := loadIdentity(p.dir, id.NodeID)
+	if readErr != nil || now.Format != boltFormat {
+		return id, errors.Join(err, readErr)
+	}
+	if err = errors.Join(err, os.RemoveAll(filepath.Join(p.dir, segmentDir+tmpSuffix))); logger != nil {
+		logger.Warn("the log stays in "+logFile+" until the next start", "dir", p.dir, "error", err)
+	}
+	return id, nil
 }
 
 // Close what was opened to be proven.

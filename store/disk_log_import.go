@@ -34,6 +34,8 @@ func (i *importer) run(id Identity) error {
 		}
 	} else if err != nil {
 		return err
+	} else if err := syncDir(i.dir); err != nil { // a crash may have come before that of its name
+		return err
 	}
 	if err := i.step("remove raft.db"); err != nil {
 		return err

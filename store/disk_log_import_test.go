@@ -1,11 +1,13 @@
 package store
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
 )
 
@@ -50,6 +52,43 @@ func TestALogOfBboltIsTakenOver(t *testing.T) {
 	requireTakenOver(t, dir, want)
 	require.NoError(t, importerOf(dir).run(identityOf(t, dir)), "a second time")
 	requireTakenOver(t, dir, want)
+}
+
+// A full disk must not stop a node that is sound: until the format is raised it goes on with raft.db.
+func TestANodeGoesOnWithBboltWhereTakingOverFails(t *testing.T) {
+	t.Parallel()
+	old, want := oldDisk(t)
+	for step, goesOn := range map[string]bool{
+		"remove leftovers": true, "create": true, "sync append": true, "raise the format": true,
+		"name the log": false, "remove raft.db": false,
+	} {
+		dir := copyOf(t, old)
+		id := identityOf(t, dir)
+		log, err := proveLog(dir, id, 11)
+		require.NoError(t, err)
+		log.takeOver = true
+		log.step = func(what string) error {
+			if what == step {
+				return errPlanned
+			}
+			return nil
+		}
+		var warned bytes.Buffer
+		store, id, err := log.open(id, &snapshotStore{logger: hclog.New(&hclog.LoggerOptions{Output: &warned})})
+		if !goesOn {
+			require.ErrorIs(t, err, errPlanned, step)
+			require.Equal(t, segmentFormat, identityOf(t, dir).Format)
+			continue
+		}
+		require.NoError(t, err, step)
+		require.Contains(t, warned.String(), errPlanned.Error())
+		require.NoDirExists(t, filepath.Join(dir, segmentDir+tmpSuffix))
+		require.Equal(t, []int{boltFormat, boltFormat}, []int{id.Format, identityOf(t, dir).Format})
+		got, err := storeReads(store, store)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		require.NoError(t, store.Close())
+	}
 }
 
 // Wherever it stops, one of the two logs is whole, a build that knows raft.db only goes on with it or refuses, and the

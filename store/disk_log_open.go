@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,8 +17,9 @@ const segmentSuffix = ".log"
 func readDiskLog(dir string, sectors int) (*diskLog, error) {
 	d := &diskLog{
 		dir: dir, sectors: sectors, files: map[uint64]*os.File{},
-		ledger: ledger{values: map[string][]byte{}, first: 1},
-		step:   func(string) error { return nil },
+		ledger:  ledger{values: map[string][]byte{}, first: 1},
+		step:    func(string) error { return nil },
+		covered: func() (uint64, error) { return math.MaxUint64 - 1, nil },
 	}
 	numbers, err := segmentsIn(dir)
 	if err != nil {
@@ -118,16 +120,13 @@ func (d *diskLog) start() error {
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return err
 	}
-	leftovers, err := filepath.Glob(filepath.Join(d.dir, "*"+segmentSuffix+tmpSuffix))
-	if err != nil {
-		return err
-	}
+	leftovers := []string{d.nextPath()}
 	if d.unused != 0 {
 		leftovers = append(leftovers, d.path(d.unused))
 		d.unused = 0
 	}
 	for _, path := range leftovers {
-		if err := os.Remove(path); err != nil {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

@@ -23,7 +23,6 @@ const (
 	entryRecord
 	valueRecord // sets a value of the stable store
 	firstRecord // takes entries before an index away
-	cutRecord   // takes entries from an index on away
 	sealRecord  // is the last of a segment: there is a next one
 )
 
@@ -59,10 +58,6 @@ func appendEntry(b []byte, l *raft.Log) []byte {
 	head = binary.BigEndian.AppendUint64(head, uint64(at))                //nolint:gosec // and back
 	head = binary.BigEndian.AppendUint32(head, uint32(len(l.Extensions))) //nolint:gosec // maxAppend bounds it
 	return appendRecord(b, entryRecord, head, l.Extensions, l.Data)
-}
-
-func appendIndex(b []byte, kind byte, index uint64) []byte {
-	return appendRecord(b, kind, indexKey(index))
 }
 
 func appendValue(b, key, value []byte) []byte {
@@ -170,11 +165,11 @@ func (l *ledger) take(segment uint64, sector int, payload []byte) error {
 			}
 			l.values[string(body[1:1+body[0]])] = slices.Clone(body[1+body[0]:])
 			return nil
-		case firstRecord, cutRecord:
+		case firstRecord:
 			if len(body) != indexSize {
 				return fmt.Errorf("an index has %d bytes", len(body))
 			}
-			l.remove(kind, binary.BigEndian.Uint64(body))
+			l.remove(binary.BigEndian.Uint64(body))
 			return nil
 		case sealRecord:
 			l.sealed = true
@@ -191,13 +186,10 @@ func (l *ledger) add(index uint64, at spot) {
 	l.spots = append(l.spots[:index-l.first], at)
 }
 
-func (l *ledger) remove(kind byte, index uint64) {
-	keep := min(max(index, l.first), l.next()) - l.first
-	if kind == cutRecord {
-		l.spots = l.spots[:keep]
-		return
-	}
-	l.first, l.spots = l.first+keep, slices.Clone(l.spots[keep:])
+// remove entries before an index.
+func (l *ledger) remove(index uint64) {
+	gone := min(max(index, l.first), l.next()) - l.first
+	l.first, l.spots = l.first+gone, slices.Clone(l.spots[gone:])
 }
 
 // open takes the first append of a segment: where an earlier segment was read it must say what that one

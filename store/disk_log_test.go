@@ -322,7 +322,7 @@ func TestAMissingOrShortenedSegmentIsDamageAndJunkBehindOneIsNot(t *testing.T) {
 		"one has another's name":  {func(p []string) error { return os.Rename(p[0], p[1]) }, ErrCorrupt},
 		"the newest is longer":    {func(p []string) error { return os.Truncate(p[2], smallSegment*sectorSize+99) }, nil},
 		"a crash while one is made": {func(p []string) error {
-			return os.WriteFile(strings.Replace(p[2], "3.", "4.", 1)+tmpSuffix, []byte("half"), 0o600)
+			return os.WriteFile(filepath.Join(filepath.Dir(p[0]), "next"+segmentSuffix+tmpSuffix), []byte("half"), 0o600)
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -391,10 +391,80 @@ func TestEntriesAreSpreadOverSegments(t *testing.T) {
 	require.Equal(t, []uint64{7, 46}, []uint64{first, last})
 	require.ErrorContains(t, d.StoreLog(&raft.Log{Index: 47, Data: make([]byte, 7000)}), "at most")
 	require.NoError(t, d.DeleteRange(40, 42), "an append failed after 42, as far as Raft knows")
+	require.NoError(t, d.StoreLog(&raft.Log{Index: 40}))
 	last, _ = d.LastIndex()
-	require.EqualValues(t, 39, last)
+	require.EqualValues(t, 40, last)
 	require.ErrorIs(t, d.GetLog(47, &raft.Log{}), raft.ErrLogNotFound)
 	require.NoError(t, d.DeleteRange(7, 46))
 	require.Len(t, segmentFiles(t, d.dir), 1)
 	require.NoError(t, d.Close())
+}
+
+// Raft takes newest entries away, fails to append others in their place, and goes on as if the first were there.
+func TestTheNewestEntriesStayUntilOthersAreThere(t *testing.T) {
+	t.Parallel()
+	for _, conflict := range []uint64{7, 9} {
+		d, err := openLog(t.TempDir(), smallSegment)
+		require.NoError(t, err)
+		d.covered = func() (uint64, error) { return 6, nil }
+		for i := uint64(7); i < 12; i++ {
+			require.NoError(t, d.StoreLog(&raft.Log{Index: i, Term: 1}))
+		}
+		want := mustTell(t, d)
+		d.step = func(string) error { return errPlanned }
+		require.NoError(t, d.DeleteRange(conflict, 11))
+		require.ErrorIs(t, d.StoreLog(&raft.Log{Index: conflict, Term: 2}), errPlanned)
+		require.Equal(t, want, mustTell(t, d))
+		d.step = func(string) error { return nil }
+		require.NoError(t, d.StoreLog(&raft.Log{Index: conflict, Term: 2}))
+		last, _ := d.LastIndex()
+		require.Equal(t, conflict, last)
+		d.covered = func() (uint64, error) { return last, nil }
+		require.NoError(t, d.DeleteRange(7, last), "a snapshot covers all")
+		last, _ = d.LastIndex()
+		require.Zero(t, last)
+		require.NoError(t, d.Close())
+	}
+}
+
+func TestOnlyASnapshotCoversAGap(t *testing.T) {
+	t.Parallel()
+	d, err := openLog(t.TempDir(), smallSegment)
+	require.NoError(t, err)
+	d.covered = func() (uint64, error) { return 3, nil }
+	require.NoError(t, d.StoreLog(&raft.Log{Index: 1}))
+	want := mustTell(t, d)
+	require.ErrorContains(t, d.StoreLog(&raft.Log{Index: 5}), "does not follow")
+	require.Equal(t, want, mustTell(t, d))
+	require.NoError(t, d.StoreLog(&raft.Log{Index: 4}))
+	first, _ := d.FirstIndex()
+	require.EqualValues(t, 4, first)
+	require.NoError(t, d.Close())
+}
+
+func TestAnErrorNamesTheSegmentAsItIsNamedNow(t *testing.T) {
+	t.Parallel()
+	d, err := openLog(t.TempDir(), smallSegment)
+	require.NoError(t, err)
+	require.NoError(t, d.StoreLog(&raft.Log{Index: 1}))
+	file := d.files[1]
+	require.NoError(t, file.Close())
+	for _, err := range []error{d.StoreLog(&raft.Log{Index: 2}), d.GetLog(1, &raft.Log{})} {
+		require.ErrorIs(t, err, os.ErrClosed)
+		require.ErrorContains(t, err, d.path(1))
+		require.NotContains(t, err.Error(), tmpSuffix)
+	}
+	require.ErrorContains(t, syncData(file), file.Name())
+	delete(d.files, 1)
+	require.NoError(t, d.Close())
+}
+
+func TestADirectoryMayHaveAnyName(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "[x")
+	for range 2 {
+		d, err := openLog(dir, smallSegment)
+		require.NoError(t, err)
+		require.NoError(t, d.Close())
+	}
 }

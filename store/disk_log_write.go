@@ -65,12 +65,23 @@ func (d *diskLog) writeAt(what string, b []byte) error {
 	}
 	file := d.files[d.newest]
 	if _, err := file.WriteAt(b, int64(d.end)*sectorSize); err != nil {
-		return err
+		return d.named(d.newest, err)
 	}
 	if err := d.step("sync " + what); err != nil {
 		return err
 	}
-	return syncData(file)
+	return d.named(d.newest, syncData(file))
+}
+
+// named says which segment an error is of: a file knows only the name under which it was made.
+func (d *diskLog) named(number uint64, err error) error {
+	if err == nil {
+		return nil
+	}
+	if old := (*os.PathError)(nil); errors.As(err, &old) {
+		return &os.PathError{Op: old.Op, Path: d.path(number), Err: old.Err}
+	}
+	return fmt.Errorf("%s: %w", d.path(number), err)
 }
 
 // rotate makes the next segment, then seals this one: a sealed segment without a next one is damage, and a
@@ -132,7 +143,7 @@ func (d *diskLog) create(number uint64) (file *os.File, end int, err error) {
 // makeBlank makes a segment without name and number. Blank sectors are written, not only reserved, and durable: a sync of
 // what overwrites them need not change the file's metadata.
 func (d *diskLog) makeBlank() (file *os.File, err error) {
-	path := filepath.Join(d.dir, "next"+segmentSuffix+tmpSuffix)
+	path := d.nextPath()
 	if file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
 		return nil, err
 	}
@@ -178,3 +189,6 @@ func (d *diskLog) forget(number uint64) {
 func (d *diskLog) path(number uint64) string {
 	return filepath.Join(d.dir, fmt.Sprintf("%016x%s", number, segmentSuffix))
 }
+
+// nextPath is that of a segment being made.
+func (d *diskLog) nextPath() string { return filepath.Join(d.dir, "next"+segmentSuffix+tmpSuffix) }

@@ -34,6 +34,15 @@ func (s snapshotStore) Create(version raft.SnapshotVersion, index, term uint64, 
 	return &snapshotSink{SnapshotSink: sink, dir: filepath.Join(s.dir, sink.ID()), logger: s.logger}, nil
 }
 
+// newest is the index of the newest snapshot, 0 where there is none.
+func (s snapshotStore) newest() (uint64, error) {
+	list, err := s.List()
+	if err != nil || len(list) == 0 {
+		return 0, err
+	}
+	return list[0].Index, nil
+}
+
 type snapshotSink struct {
 	raft.SnapshotSink
 	dir    string

@@ -20,7 +20,6 @@ const (
 
 	beginRecord = 1
 	entryRecord = 2
-	cutRecord   = 5
 	recordHead  = 5
 	entryHead   = 29
 )
@@ -83,8 +82,6 @@ func (s *segmentState) records(payload []byte) {
 		case entryRecord:
 			s.last = binary.BigEndian.Uint64(body)
 			s.entries[s.last] = entrySpot{s.newest, s.end, at + recordHead + entryHead, size - entryHead}
-		case cutRecord:
-			s.last = binary.BigEndian.Uint64(body) - 1
 		}
 		at += recordHead + size
 	}
