@@ -13,6 +13,9 @@ const (
 	segmentSectors = 8 << 10                                // 4 MiB; sectorHeader.left must hold it
 	maxKey         = 255                                    // bytes of a key of the stable store
 	maxAppend      = (segmentSectors/2 - 1) * sectorPayload // bytes: larger ones become several
+	// keptShare of a segment is for votes and compaction alone, one of so many sectors: on a full disk there may be no
+	// next segment, and Raft does not survive a vote that can't be written.
+	keptShare = 64
 )
 
 // diskLog is Raft's log, term and vote on disk: segments, in which each append, vote and removal is written behind the
@@ -139,14 +142,14 @@ func (d *diskLog) StoreLogs(logs []*raft.Log) error {
 	payload := make([]byte, 0, min(size, limit))
 	for _, l := range logs {
 		if len(payload)+entrySize(l) > limit {
-			if err := d.write(payload); err != nil {
+			if err := d.write(payload, d.sectors/keptShare); err != nil {
 				return err
 			}
 			payload = payload[:0]
 		}
 		payload = appendEntry(payload, l)
 	}
-	return d.write(payload)
+	return d.write(payload, d.sectors/keptShare)
 }
 
 // verifyGap lets entries follow behind a gap only where a snapshot covers it.
@@ -175,7 +178,7 @@ func (d *diskLog) DeleteRange(first, last uint64) error {
 			return err
 		}
 	}
-	if err := d.write(appendRecord(nil, firstRecord, indexKey(min(last+1, next)))); err != nil {
+	if err := d.write(appendRecord(nil, firstRecord, indexKey(min(last+1, next))), 0); err != nil {
 		return err
 	}
 	return d.removeOldest()
@@ -188,7 +191,7 @@ func (d *diskLog) Set(key, value []byte) error {
 	}
 	d.writing.Lock()
 	defer d.writing.Unlock()
-	return d.write(appendValue(nil, key, value))
+	return d.write(appendValue(nil, key, value), 0)
 }
 
 // Get implements raft.StableStore.

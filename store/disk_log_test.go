@@ -468,3 +468,38 @@ func TestADirectoryMayHaveAnyName(t *testing.T) {
 		require.NoError(t, d.Close())
 	}
 }
+
+func TestAFullDiskLeavesRoomForVotesAndCompaction(t *testing.T) {
+	t.Parallel()
+	d, err := openLog(t.TempDir(), segmentSectors)
+	require.NoError(t, err)
+	defer d.Close() //nolint:errcheck // a test's
+	d.covered = func() (uint64, error) { return 0, nil }
+	full := errors.New("no space left on device")
+	data := make([]byte, 200<<10)
+	for index := uint64(1); err == nil; index++ {
+		if err = d.StoreLog(&raft.Log{Index: index, Term: 1, Data: data}); index == 1 {
+			require.NoError(t, err)
+			d.step = func(what string) error {
+				if what == "create" {
+					return full
+				}
+				return nil
+			}
+		}
+	}
+	require.ErrorIs(t, err, full)
+	small := &raft.Log{Index: d.ledger.next(), Term: 1, Data: make([]byte, 300)}
+	for err = nil; err == nil; small.Index++ {
+		err = d.StoreLog(small)
+	}
+	require.ErrorIs(t, err, full)
+	for term := range uint64(60) {
+		require.NoError(t, d.SetUint64([]byte("CurrentTerm"), term))
+		require.NoError(t, d.Set([]byte("LastVoteCand"), []byte("n1")))
+	}
+	require.NoError(t, d.DeleteRange(1, 5))
+	first, err := d.FirstIndex()
+	require.NoError(t, err)
+	require.EqualValues(t, 6, first)
+}

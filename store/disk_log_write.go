@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 )
 
-// write an append, in a new segment where it does not fit: with one sync otherwise. The last sector of a
-// segment is kept for its seal.
-func (d *diskLog) write(payload []byte) error {
+// write an append, in a new segment where it does not fit beside what is kept: with one sync otherwise. The
+// last sector of a segment is kept for its seal.
+func (d *diskLog) write(payload []byte, kept int) error {
 	if len(payload) == 0 {
 		return nil
 	}
-	if d.end+sectorsFor(len(payload)) >= d.sectors {
+	if d.end+sectorsFor(len(payload))+kept >= d.sectors {
 		if err := d.rotate(); err != nil {
 			return fmt.Errorf("begin a new segment of the log: %w", err)
 		}
