@@ -31,6 +31,9 @@ func readDiskLog(dir string, sectors int) (*diskLog, error) {
 		}
 		last := i == len(numbers)-1
 		if err := d.read(number, i == 0, last, i+2 == len(numbers)); err != nil {
+			if unread := (*fs.PathError)(nil); errors.As(err, &unread) { // it says nothing of what lies there
+				return nil, fmt.Errorf("read the log: %w", err)
+			}
 			return nil, fmt.Errorf("%w: %s: %w", ErrCorrupt, d.path(number), err)
 		}
 		if d.unused != 0 {
@@ -120,6 +123,11 @@ func (d *diskLog) start() error {
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return err
 	}
+	if d.newest != 0 { // before the unused segment goes: a seal that may be there must be gone for good
+		if err := errors.Join(d.settle(), d.blank()); err != nil {
+			return err
+		}
+	}
 	leftovers := []string{d.nextPath()}
 	if d.unused != 0 {
 		leftovers = append(leftovers, d.path(d.unused))
@@ -135,12 +143,6 @@ func (d *diskLog) start() error {
 	}
 	if d.newest == 0 {
 		return d.rotate()
-	}
-	if err := d.settle(); err != nil {
-		return err
-	}
-	if err := d.blank(); err != nil {
-		return err
 	}
 	return d.removeOldest()
 }

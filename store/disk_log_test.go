@@ -503,3 +503,14 @@ func TestAFullDiskLeavesRoomForVotesAndCompaction(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 6, first)
 }
+
+func TestASegmentThatCantBeReadIsNotCalledCorrupt(t *testing.T) {
+	t.Parallel()
+	dir, _ := threeSegments(t)
+	path := segmentFiles(t, dir)[1]
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, os.Mkdir(path, 0o700)) // reading it fails for root, too
+	_, err := readDiskLog(dir, smallSegment)
+	require.ErrorContains(t, err, path)
+	require.NotErrorIs(t, err, ErrCorrupt)
+}
