@@ -473,7 +473,7 @@ func TestAFullDiskLeavesRoomForVotesAndCompaction(t *testing.T) {
 	t.Parallel()
 	d, err := openLog(t.TempDir(), segmentSectors)
 	require.NoError(t, err)
-	defer d.Close() //nolint:errcheck // a test's
+	defer d.Close()
 	d.covered = func() (uint64, error) { return 0, nil }
 	full := errors.New("no space left on device")
 	data := make([]byte, 200<<10)
