@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -21,10 +20,6 @@ import (
 	"github.com/bourse-dev/bourse/reservation"
 	"github.com/bourse-dev/bourse/server"
 )
-
-// memoryLimit makes the collector work before a broker node outgrows its goal of 128 MiB, where
-// the environment (GOMEMLIMIT) says nothing else. Larger exchanges simply collect more often.
-const memoryLimit = 112 << 20
 
 func newServerCommand() *cobra.Command {
 	var path string
@@ -55,9 +50,6 @@ func newServerCommand() *cobra.Command {
 // runServer runs a broker node until ctx ends or the node says that it must not go on.
 func runServer(ctx context.Context, s *serverSettings, logger hclog.Logger) (err error) {
 	server.RedirectKlog(logger.Named("kubernetes"))
-	if _, set := os.LookupEnv("GOMEMLIMIT"); !set {
-		debug.SetMemoryLimit(memoryLimit)
-	}
 	listener, err := net.Listen("tcp", s.listen)
 	if err != nil {
 		return fmt.Errorf("listen for the API: %w", err)
@@ -65,6 +57,7 @@ func runServer(ctx context.Context, s *serverSettings, logger hclog.Logger) (err
 	defer listener.Close() //nolint:errcheck // the server closes it in good time
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	go limitMemory(ctx)
 
 	config := s.cluster
 	config.Logger = logger
