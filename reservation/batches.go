@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -122,7 +121,7 @@ func batchLedger(spec *broker.ReservationBatchSpec, results []broker.BatchResult
 		return ledger
 	}
 	ledger.Ended, ledger.EndedAt = true, now
-	ledger.WaitUntil = now + fsm.Millis(spec.Retention()/time.Millisecond)
+	ledger.WaitUntil = keepUntil(spec, now)
 	return ledger
 }
 

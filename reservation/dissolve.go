@@ -25,24 +25,27 @@ func (t *term) removeLeaving() {
 		switch {
 		case row == nil && r.begun:
 			t.plan.answer(r.intent, fsm.Result{Revision: t.state.Revision()})
+			continue
 		case !r.begun && (row == nil || t.settledBefore(r)):
 			t.passOn(r)
 			t.leaving = append(t.leaving, r)
-		case t.plan.endingsFull() || t.busyGroup(t.groupUnder(row)):
+			continue
+		}
+		if g := t.groupUnder(row); t.plan.endingsFull() || t.busyGroup(g) {
 			t.leaving = append(t.leaving, r)
 			t.plan.left = true
-		default:
-			t.dissolve(row, r)
+		} else {
+			t.dissolve(g, r)
 		}
 	}
 }
 
-// dissolve deletes a row with its parts: in one command where that is enough, else the next ones, and
+// dissolve deletes a head with its parts: in one command where that is enough, else the next ones, and
 // the row itself comes last. Until then it says that it is being deleted, so that whoever leads goes
 // on. A part with finalizers is a promise that somebody is told first: it ends now, and goes later.
 // r is nil where nobody asks: the row was kept long enough.
-func (t *term) dissolve(row *fsm.Row, r *request) {
-	g, bound := t.groupUnder(row), true // bound ones go in one command: 128 parts fit
+func (t *term) dissolve(g *group, r *request) {
+	row, bound := g.head, true // bound ones go in one command: 128 parts fit
 	if isBatch(row.Key) {
 		b := store.BatchOf(row)
 		bound = b != nil && b.Spec.Atomic

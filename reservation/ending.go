@@ -69,7 +69,7 @@ func (t *term) endDue(g *group, row *fsm.Row) bool {
 		// The guards name the fence and the expiry that were seen: a lease that was extended meanwhile is not ended.
 		t.endGroup(g, OutcomeExpired, reasonExpired, "the reservation ended as asked", fsm.GuardLease)
 	default:
-		t.dissolve(row, nil)
+		t.dissolve(g, nil)
 	}
 	return true
 }

@@ -2,7 +2,6 @@ package reservation
 
 import (
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -148,7 +147,7 @@ func (t *term) ended(row *fsm.Row, reason, message string) fsm.Write {
 		return w
 	}
 	b := store.BatchOf(row)
-	ledger.WaitUntil = t.now + fsm.Millis(b.Spec.Retention()/time.Millisecond)
+	ledger.WaitUntil = keepUntil(&b.Spec, t.now)
 	results := make([]broker.BatchResult, len(b.Spec.Items))
 	for i := range results {
 		results[i] = broker.BatchResult{Name: b.Spec.Items[i].Name, Phase: broker.ReservationReleased, Message: clip(message)}

@@ -221,7 +221,7 @@ func (r *request) waitUntil(now fsm.Millis) fsm.Millis {
 	return began + r.waitFor
 }
 
-// keepUntil is when a final reservation may be removed.
-func keepUntil(spec *broker.ReservationSpec, ended fsm.Millis) fsm.Millis {
+// keepUntil is when a final reservation or batch may be removed.
+func keepUntil(spec interface{ Retention() time.Duration }, ended fsm.Millis) fsm.Millis {
 	return ended + fsm.Millis(spec.Retention()/time.Millisecond)
 }

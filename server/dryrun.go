@@ -2,10 +2,8 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -23,7 +21,7 @@ func (s *Server) dryReservation(ctx context.Context, obj runtime.Object) error {
 	r.Status = reservation.Decide(state, r, now(state))
 	if state.Row(broker.ReservationKey(r.Namespace, r.Name)) == nil {
 		for i := range r.Status.Pieces {
-			if err := nameIsFree(state, r, "reservations", r.Status.Pieces[i].Name); err != nil {
+			if err := nameIsFree(state, r, store.ReservationKind(), r.Status.Pieces[i].Name); err != nil {
 				return err
 			}
 		}
@@ -36,7 +34,7 @@ func (s *Server) dryBatch(ctx context.Context, obj runtime.Object) error {
 	b, state := obj.(*broker.ReservationBatch), s.cfg.DB.State()
 	if b.Spec.Atomic && state.Row(broker.BatchKey(b.Namespace, b.Name)) == nil {
 		for i := range b.Spec.Items {
-			if err := nameIsFree(state, b, "reservationbatches", broker.ItemReservationName(b.Name, b.Spec.Items[i].Name)); err != nil {
+			if err := nameIsFree(state, b, store.BatchKind(), broker.ItemReservationName(b.Name, b.Spec.Items[i].Name)); err != nil {
 				return err
 			}
 		}
@@ -51,13 +49,12 @@ func (s *Server) dryBatch(ctx context.Context, obj runtime.Object) error {
 }
 
 // nameIsFree refuses what the leader would refuse: a name of a part that another reservation has.
-func nameIsFree(state *fsm.State, whole metav1.Object, resource, part string) error {
+func nameIsFree(state *fsm.State, whole metav1.Object, kind *store.Kind, part string) error {
 	row := state.Row(broker.ReservationKey(whole.GetNamespace(), part))
 	if row == nil {
 		return nil
 	}
-	return apierrors.NewConflict(broker.Resource(resource), whole.GetName(), fmt.Errorf(
-		"the name of a part is taken: reservations %q exists (as of revision %d); nothing was reserved", part, row.Revision()))
+	return store.PartTakenError(kind, whole.GetName(), row.Key, row.Revision())
 }
 
 // reduceFor takes from an object what the request's user may not see, as storage does.

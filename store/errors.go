@@ -62,8 +62,7 @@ func (s *Storage) refusalError(key string, r *fsm.Refusal) error {
 	case r.Kind == fsm.RefusedUnknown:
 		return APIError(fmt.Errorf("%w: %s", ErrUnknownOutcome, r))
 	case r.Kind == fsm.RefusedExists: // of a part that the leader would have made with it
-		return apierrors.NewConflict(s.kind.Resource, nameOf(key), fmt.Errorf(
-			"the name of a part is taken: %s %q exists (as of revision %d); nothing was reserved", resourceOf(r.Key), nameOf(r.Key), r.Revision))
+		return PartTakenError(s.kind, nameOf(key), r.Key, r.Revision)
 	case r.Kind == fsm.RefusedInvalid && r.Lack.Resource == LackBytes:
 		return TooLargeError(s.kind, r)
 	case r.Kind == fsm.RefusedInvalid:
@@ -71,6 +70,12 @@ func (s *Storage) refusalError(key string, r *fsm.Refusal) error {
 	default: // of moves and reports: their rooms turn these into a status before they get here
 		return apierrors.NewConflict(s.kind.Resource, nameOf(key), errors.New(r.String()))
 	}
+}
+
+// PartTakenError refuses the object of that name: the row of one of its parts is another's.
+func PartTakenError(kind *Kind, name, part string, as fsm.Revision) error {
+	return apierrors.NewConflict(kind.Resource, name, fmt.Errorf(
+		"the name of a part is taken: %s %q exists (as of revision %d); nothing was reserved", resourceOf(part), nameOf(part), as))
 }
 
 // TooLargeError is 413 for a refusal that lacks LackBytes: of a write, or of the dry run of one.
