@@ -324,4 +324,12 @@ func TestCurrencyConflict(t *testing.T) {
 	require.Empty(t, CurrencyConflict(x.state, ad("paris", "")))
 	require.Contains(t, CurrencyConflict(x.state, ad("paris", "USD")), `"EUR" (berlin-adv)`)
 	require.Empty(t, CurrencyConflict(x.state, ad("berlin", "USD")), "its own may change while it is the only one")
+
+	// Two nodes accepted two currencies at once: the first by name counts, and the other can be mended.
+	txn = txnOf("rome", broker.Lending{})
+	txn.Writes[0].Body = []byte(`{"metadata":{"name":"rome-adv"},"spec":{"clusterID":"rome","cost":{"currency":"USD","cpu":"1"}}}`)
+	x.apply(fsm.Entry{Time: x.now, Txns: []fsm.Txn{*txn}})
+	require.Empty(t, CurrencyConflict(x.state, ad("paris", "EUR")))
+	require.Contains(t, CurrencyConflict(x.state, ad("paris", "USD")), `"EUR" (berlin-adv)`)
+	require.Empty(t, CurrencyConflict(x.state, ad("rome", "EUR")))
 }

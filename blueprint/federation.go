@@ -18,8 +18,7 @@ import (
 
 // federation is the clusters as the state shows them, and what this Step has taken from them.
 type federation struct {
-	sites []*site        // sorted by cluster ID
-	index map[string]int // by cluster ID
+	sites []*site // sorted by cluster ID
 	taken map[*site]struct{}
 }
 
@@ -42,43 +41,38 @@ type site struct {
 }
 
 func newFederation(state *fsm.State) *federation {
-	f := &federation{index: map[string]int{}, taken: map[*site]struct{}{}}
+	f := &federation{taken: map[*site]struct{}{}}
 	for row := range state.Scan(broker.AdvertisementsPrefix) {
 		f.sites = append(f.sites, readSite(nil, row))
 	}
-	f.sort()
+	slices.SortFunc(f.sites, func(a, b *site) int { return strings.Compare(a.id, b.id) })
 	return f
 }
 
-func (f *federation) sort() {
-	slices.SortFunc(f.sites, func(a, b *site) int { return strings.Compare(a.id, b.id) })
-	clear(f.index)
-	for i, s := range f.sites {
-		f.index[s.id] = i
-	}
+// find is where a cluster stands, or would stand, in sites.
+func (f *federation) find(id string) (at int, known bool) {
+	return slices.BinarySearchFunc(f.sites, id, func(s *site, id string) int { return strings.Compare(s.id, id) })
 }
 
 // site of an account key; nil where there is none.
 func (f *federation) site(key string) *site {
-	if i, known := f.index[clusterIDOf(key)]; known {
-		return f.sites[i]
+	if at, known := f.find(clusterIDOf(key)); known {
+		return f.sites[at]
 	}
 	return nil
 }
 
 // set brings one cluster up to its row; nil: it is gone.
 func (f *federation) set(key string, row *fsm.Row) {
-	i, known := f.index[clusterIDOf(key)]
+	at, known := f.find(clusterIDOf(key))
 	switch {
 	case row == nil && !known:
 	case row == nil:
-		f.sites = slices.Delete(f.sites, i, i+1)
-		f.sort()
+		f.sites = slices.Delete(f.sites, at, at+1)
 	case !known:
-		f.sites = append(f.sites, readSite(nil, row))
-		f.sort()
+		f.sites = slices.Insert(f.sites, at, readSite(nil, row))
 	default:
-		f.sites[i] = readSite(f.sites[i], row)
+		f.sites[at] = readSite(f.sites[at], row)
 	}
 }
 

@@ -159,7 +159,7 @@ func (r *reconciliation) wakeAt(at fsm.Millis) {
 
 // leaveStray is leaveNow for a share of which the spec, or the exchange, knows nothing.
 func (r *reconciliation) leaveStray(s *share) change {
-	at, known := r.fed.index[s.record.Cluster]
+	at, known := r.fed.find(s.record.Cluster)
 	if !known {
 		return change{key: s.row.Key, share: s, delete: true}
 	}
@@ -196,7 +196,7 @@ func (r *reconciliation) leaveNow(s *share, heard bool) change {
 }
 
 func (r *reconciliation) priorityOf(s *share) int32 {
-	if at, known := r.fed.index[s.record.Cluster]; known && r.fed.sites[at].row.Account != nil {
+	if at, known := r.fed.find(s.record.Cluster); known && r.fed.sites[at].row.Account != nil {
 		hold, _ := r.fed.sites[at].row.Account.Hold(s.row.Key)
 		return hold.Priority
 	}

@@ -147,7 +147,7 @@ func (r *reconciliation) read(shares []*share) {
 		}
 	}
 	for _, s := range shares {
-		at, heard := r.fed.index[s.record.Cluster]
+		at, heard := r.fed.find(s.record.Cluster)
 		t := byName[s.record.Slice]
 		if t == nil || !heard {
 			r.strays = append(r.strays, s)
@@ -227,7 +227,7 @@ func (r *reconciliation) mustLeave(t *task, at int) bool {
 
 // used is what the pods inside a share use, as last reported.
 func (r *reconciliation) used(s *share) allocation.Amounts {
-	at, known := r.fed.index[s.record.Cluster]
+	at, known := r.fed.find(s.record.Cluster)
 	if !known || r.fed.sites[at].row.Account == nil {
 		return nil
 	}

@@ -104,7 +104,7 @@ func (r *reconciliation) clear(sites []allocation.Site) {
 		a.Allocated, a.Used = a.Allocated.Sub(used), a.Used.Sub(used)
 	}
 	for _, s := range r.strays {
-		if at, known := r.fed.index[s.record.Cluster]; known {
+		if at, known := r.fed.find(s.record.Cluster); known {
 			give(s, at)
 		}
 	}

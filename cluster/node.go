@@ -328,15 +328,19 @@ func (n *Node) record(nodeID string) (NodeRecord, bool) {
 	if row == nil {
 		return NodeRecord{}, false
 	}
-	rec, ok := row.Memo(func() any {
+	rec := fsm.Memo(row, func() *decodedRecord {
 		rec, err := decodeNodeRecord(row.Body)
 		if err != nil {
 			n.logger.Error("node record can't be read", "key", row.Key, "error", err)
-			return nil
 		}
-		return rec
-	}).(NodeRecord)
-	return rec, ok
+		return &decodedRecord{rec, err == nil}
+	})
+	return rec.NodeRecord, rec.readable
+}
+
+type decodedRecord struct {
+	NodeRecord
+	readable bool
 }
 
 // pause waits, or until something happens (wake may be nil); false: ctx is done.

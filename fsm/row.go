@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"sync/atomic"
+	"weak"
 
 	"github.com/bourse-dev/bourse/allocation"
 )
@@ -24,8 +25,8 @@ type Row struct {
 	Account   *Account // nil unless the row is an account
 	LedgerRev Revision
 
-	sum  sum // of this row's encoding, for the state hash
-	memo atomic.Pointer[any]
+	sum  sum          // of this row's encoding, for the state hash
+	memo atomic.Value // weak.Pointer
 }
 
 // edit returns a copy to change. Nothing that the parts point to may be changed in place.
@@ -64,18 +65,22 @@ func (r *Row) Revision() Revision {
 	return max(r.BodyRev, r.FactsRev, r.LedgerRev)
 }
 
-// Memo keeps what a reader derived from this row (a decoded object), so that it is derived
-// once. make may run twice when two readers come at once, and both get what the first made; it must be
-// pure. No part of the state.
-func (r *Row) Memo(make func() any) any {
-	if p := r.memo.Load(); p != nil {
-		return *p
+// Memo is what readers derive from a row (a decoded object), for as long as one of them holds it, and a little longer:
+// kept for ever, what was read once would take more memory than the state. When two readers come at once, derive may
+// run twice, and both get the same; it must be pure, and all readers of a row derive the same type. No part of the state.
+func Memo[T any](r *Row, derive func() *T) *T {
+	for {
+		kept := r.memo.Load()
+		if p, ok := kept.(weak.Pointer[T]); ok {
+			if v := p.Value(); v != nil {
+				return v
+			}
+		}
+		v := derive()
+		if r.memo.CompareAndSwap(kept, weak.Make(v)) {
+			return v
+		}
 	}
-	v := make()
-	if !r.memo.CompareAndSwap(nil, &v) {
-		return *r.memo.Load()
-	}
-	return v
 }
 
 // Ledger is the typed part of a row that only Apply writes, from what a leader room proposed.

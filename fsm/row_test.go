@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,10 +10,22 @@ import (
 func TestReadersThatComeAtOnceGetOneMemo(t *testing.T) {
 	t.Parallel()
 	var row Row
-	var other any
-	mine := row.Memo(func() any {
-		other = row.Memo(func() any { return new(int) }) // comes while the first is being made
+	var other *int
+	mine := Memo(&row, func() *int {
+		other = Memo(&row, func() *int { return new(int) }) // comes while the first is being made
 		return new(int)
 	})
 	require.Same(t, other, mine)
+	require.Same(t, other, Memo(&row, func() *int { return new(int) }))
+	runtime.KeepAlive(other)
+}
+
+func TestMemoThatNobodyHoldsIsCollected(t *testing.T) {
+	t.Parallel()
+	var row Row
+	require.NotNil(t, Memo(&row, func() *Row { return new(Row) }))
+	runtime.GC()
+	derived := false
+	Memo(&row, func() *Row { derived = true; return new(Row) })
+	require.True(t, derived)
 }

@@ -3,7 +3,7 @@ package fsm
 import "fmt"
 
 // addUpHolds is how many holds an assertion may add up per account and change, on average.
-const addUpHolds = 64
+const addUpHolds = 8
 
 // assert checks what may never break, on every row that this entry wrote: each account's
 // figures are the sums of its holds, and each row's ledger names exactly its holds.

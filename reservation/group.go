@@ -59,8 +59,9 @@ func WholeOf(state *fsm.State, object *broker.Reservation) *fsm.Row {
 
 func (t *term) groupUnder(head *fsm.Row) *group {
 	g := &group{head: head}
+	uid := headObject(head).GetUID()
 	for _, key := range partKeys(head) {
-		if row := t.state.Row(key); isPartOf(row, head) {
+		if row := t.state.Row(key); isPartOf(row, uid) {
 			g.parts = append(g.parts, row)
 		}
 	}
@@ -98,9 +99,9 @@ func partKeys(head *fsm.Row) (keys []string) {
 }
 
 // isPartOf: the name alone says little, another object may have it.
-func isPartOf(row, head *fsm.Row) bool {
-	object := store.ReservationOf(row)
-	return object != nil && object.Status.PartOf != nil && object.Status.PartOf.UID == headObject(head).GetUID()
+func isPartOf(row *fsm.Row, whole types.UID) bool {
+	part := store.PartOf(row)
+	return part != nil && part.UID == whole
 }
 
 func (g *group) rows() []*fsm.Row { return append([]*fsm.Row{g.head}, g.parts...) }

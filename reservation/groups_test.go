@@ -114,7 +114,7 @@ func (x *exchange) groupsAgree() {
 func (x *exchange) partsAgree(head *fsm.Row, live bool) {
 	for _, key := range partKeys(head) {
 		part := x.state.Row(key)
-		if !isPartOf(part, head) {
+		if !isPartOf(part, headObject(head).GetUID()) {
 			require.False(x.t, live, "%s is Reserved and %s is not there", head.Key, key)
 			continue
 		}
@@ -155,7 +155,7 @@ func (l *life) batchesAreCurrent() {
 		for i, result := range b.Status.Results {
 			item := l.state.Row(itemKey(b, i))
 			switch {
-			case isPartOf(item, row):
+			case isPartOf(item, headObject(row).GetUID()):
 				require.Equal(l.t, store.PhaseText(phaseOf(item)), result.Phase, item.Key)
 				require.Equal(l.t, phaseOf(item) == store.PhaseReserved, result.TargetClusterID != "", item.Key)
 			default:

@@ -39,8 +39,8 @@ const (
 	// refreshDelay is how far a batch's row may lag behind its items: what becomes of a thousand of
 	// them within a second is one write.
 	refreshDelay = fsm.Millis(time.Second / time.Millisecond)
-	// maxRefreshed items looked at by one Step: 4,000 at 1 µs each are 4 ms.
-	maxRefreshed = 4_000
+	// maxRefreshed items looked at by one Step: 1,000 at 4 µs each are 4 ms.
+	maxRefreshed = 1_000
 
 	// maxDecisions of one Step: at 10,000 clusters and 50 µs each they take 25 ms.
 	maxDecisions = 512

@@ -102,7 +102,7 @@ func (t *term) refresh(key string) int {
 	changed := false
 	for i := range results {
 		if phase := results[i].Phase; phase == broker.ReservationPending || phase == broker.ReservationReserved {
-			now := t.resultNow(row, b, i, phase)
+			now := t.resultNow(b, i, phase)
 			if now.Phase != phase || now.TargetClusterID != results[i].TargetClusterID {
 				results[i], changed = now, true
 			}
@@ -122,22 +122,21 @@ func (t *term) refresh(key string) int {
 }
 
 // resultNow is what has become of an item that was granted or waited.
-func (t *term) resultNow(batch *fsm.Row, b *broker.ReservationBatch, i int, was broker.ReservationPhase) broker.BatchResult {
+func (t *term) resultNow(b *broker.ReservationBatch, i int, was broker.ReservationPhase) broker.BatchResult {
 	result := broker.BatchResult{Name: b.Spec.Items[i].Name, Phase: broker.ReservationReleased, Message: "deleted"}
 	row := t.state.Row(itemKey(b, i))
-	if !isPartOf(row, batch) {
+	if !isPartOf(row, b.UID) {
 		if was == broker.ReservationPending {
 			result.Phase = broker.ReservationFailed // it held nothing
 		}
 		return result
 	}
-	object := store.ReservationOf(row)
-	result.Phase, result.TargetClusterID, result.Message = object.Status.Phase, "", ""
-	switch result.Phase {
-	case broker.ReservationReserved:
-		result.TargetClusterID = object.Status.TargetClusterID
-	default:
-		result.Message = clip(object.Status.Message)
+	result.Phase, result.Message = store.PhaseText(phaseOf(row)), ""
+	switch {
+	case result.Phase == broker.ReservationReserved:
+		result.TargetClusterID = row.Ledger.Target
+	case row.Ledger != nil:
+		result.Message = clip(row.Ledger.Message)
 	}
 	return result
 }

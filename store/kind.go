@@ -57,31 +57,25 @@ func (k *Kind) Reduce(object runtime.Object) {
 // prefix of the kind's row keys.
 func (k *Kind) prefix() string { return k.Resource.Resource + "/" }
 
-// rowObjects is what is derived from one row, once: the row's memo.
+// rowObjects is what is derived from one row: the row's memo. Who holds one form keeps both.
 type rowObjects struct {
-	kind *Kind
-	row  *fsm.Row
-
-	full *shared
 	err  error
+	full shared
 
 	reduceOnce sync.Once
-	reduced    *shared
+	reduced    shared
 }
 
 // of returns the row's objects. Every reader of a row comes through here.
 func (k *Kind) of(row *fsm.Row) *rowObjects {
-	return row.Memo(func() any {
-		o := &rowObjects{kind: k, row: row}
+	return fsm.Memo(row, func() *rowObjects {
 		object, err := k.compose(row)
 		if err != nil {
-			o.err = fmt.Errorf("row %s at revision %d: %w", row.Key, row.Revision(), err)
-			return o
+			return &rowObjects{err: fmt.Errorf("row %s at revision %d: %w", row.Key, row.Revision(), err)}
 		}
 		setRevision(object, row.Revision())
-		o.full = &shared{object: object}
-		return o
-	}).(*rowObjects)
+		return &rowObjects{full: shared{object: object}}
+	})
 }
 
 // object returns the row's object in one of its forms. It is shared: not to be changed.
@@ -91,14 +85,14 @@ func (k *Kind) object(row *fsm.Row, f form) (*shared, error) {
 		return nil, o.err
 	}
 	if f == formFull || k.reduce == nil {
-		return o.full, nil
+		return &o.full, nil
 	}
 	o.reduceOnce.Do(func() {
 		object := o.full.object.DeepCopyObject()
 		k.reduce(object)
-		o.reduced = &shared{object: object}
+		o.reduced.object = object
 	})
-	return o.reduced, nil
+	return &o.reduced, nil
 }
 
 // objectOf is the object of a row, shared: not to be changed. nil where the row is nil or its body is

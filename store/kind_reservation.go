@@ -74,6 +74,20 @@ func DecodeReservation(body []byte) (*broker.Reservation, error) {
 	return r, nil
 }
 
+// PartOf reads of a reservation's row only what it is a part of, and not the record of the decision. nil: of nothing, there is no row, or its body is none that this package wrote.
+func PartOf(row *fsm.Row) *broker.PartOf {
+	if row == nil {
+		return nil
+	}
+	var stored struct {
+		PartOf *broker.PartOf `json:"partOf"`
+	}
+	if json.Unmarshal(row.Body, &stored) != nil {
+		return nil
+	}
+	return stored.PartOf
+}
+
 func composeReservation(row *fsm.Row) (runtime.Object, error) {
 	r, err := DecodeReservation(row.Body)
 	if err != nil {
