@@ -10,10 +10,9 @@ import (
 )
 
 // CurrencyConflict says in words that the advertisement's currency is not the exchange's, "" where
-// it may be. The exchange's currency is that of the first other advertisement with prices: as all
-// agree, one is enough to read. Pure: any node asks its own state before it accepts a price list, on
-// any goroutine. Two nodes that accept different first currencies in the same moment are not told
-// apart here.
+// it may be. The exchange's currency is that of the first other advertisement with prices. Pure:
+// any node asks its own state before it accepts a price list, on any goroutine. Two nodes that accept
+// different first currencies in the same moment are not told apart here.
 func CurrencyConflict(state *fsm.State, advertisement *broker.ClusterAdvertisement) string {
 	mine, ok := currencyOf(advertisement)
 	if !ok {

@@ -88,7 +88,7 @@ func DefaultConfig() Config {
 	return Config{
 		HeartbeatTimeout:  250 * time.Millisecond,
 		ElectionTimeout:   250 * time.Millisecond,
-		LeaseTimeout:      200 * time.Millisecond,
+		LeaseTimeout:      250 * time.Millisecond,
 		CommitTimeout:     25 * time.Millisecond,
 		TransportTimeout:  3 * time.Second,
 		SnapshotThreshold: 8192,

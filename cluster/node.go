@@ -322,7 +322,7 @@ func (n *Node) knownUUID(nodeID string, end uint64) string {
 	return rec.UUID
 }
 
-// record is what the state knows of a node. Asked at every Raft message: decoded once a row.
+// record is what the state knows of a node. Asked at every Raft message, so decoded as seldom as fsm.Memo can.
 func (n *Node) record(nodeID string) (NodeRecord, bool) {
 	row := n.db.State().Row(nodeKey(nodeID))
 	if row == nil {

@@ -65,9 +65,9 @@ func (r *Row) Revision() Revision {
 	return max(r.BodyRev, r.FactsRev, r.LedgerRev)
 }
 
-// Memo is what readers derive from a row (a decoded object), for as long as one of them holds it, and a little longer:
-// kept for ever, what was read once would take more memory than the state. When two readers come at once, derive may
-// run twice, and both get the same; it must be pure, and all readers of a row derive the same type. No part of the state.
+// Memo is what readers derive from a row (a decoded object), until nobody holds it and the collector takes it: kept for
+// ever, what was read once would take more memory than the state. Readers that come at once get the same. derive must
+// be pure; all readers of a row must derive the same type, else it panics. No part of the state.
 func Memo[T any](r *Row, derive func() *T) *T {
 	for {
 		kept := r.memo.Load()

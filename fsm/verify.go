@@ -24,7 +24,7 @@ func (a *applier) assert() {
 	}
 }
 
-// dueToAddUp spreads the work: an account of up to addUpHolds holds is added up at each of its
+// dueToAddUp spreads the work: an account of fewer than addUpHolds holds is added up at each of its
 // changes, a longer one at one in holds/addUpHolds of them. A wrong sum is carried on from change
 // to change, so it is found a little later, and by every replica at the same revision.
 func dueToAddUp(row *Row) bool {

@@ -146,6 +146,19 @@ func TestWhatABatchHasLeftComesBeforeLowerPrioritiesAndLetsItsEqualsPast(t *test
 	}
 }
 
+func TestARepeatedBatchLetsNothingPastWhatAnotherHasLeft(t *testing.T) {
+	t.Parallel()
+	x := newExchange(t)
+	x.cluster("berlin", "cpu=5", "0.1")
+	p := x.planner(Config{chunkItems: 2})
+	known := batch("a", false, item("cpu=1", priority(4)))
+	require.Nil(t, p.ask(x.batchCreation(known)).Refusal)
+	p.submit(x.batchCreation(batch("b", false, item("cpu=1", priority(5)), item("cpu=1", priority(5)), item("cpu=1", priority(5)), item("cpu=1", priority(5)))),
+		x.batchCreation(known), x.creation(reservation("one", "cpu=1", priority(3))))
+	p.run()
+	require.Equal(t, "a-a=Reserved@berlin b-a=Reserved@berlin b-b=Reserved@berlin b-c=Reserved@berlin b-d=Reserved@berlin one=Failed", x.phases())
+}
+
 func TestAnAtomicBatchLargerThanAStepIsNotStarvedByWhatEnds(t *testing.T) {
 	t.Parallel()
 	x := newExchange(t)

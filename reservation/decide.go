@@ -25,7 +25,9 @@ func (t *term) decideAll() {
 		case t.plan.busy(r.key), left && !r.extends() && (r.batch != nil || r.priority < next):
 			t.later(r)
 		case r.batch != nil:
-			next, left = t.decideBatch(r, candidates[i+1:])
+			if priority, more := t.decideBatch(r, candidates[i+1:]); more {
+				next, left = priority, true
+			}
 		case r.intent == nil:
 			r.untried = false
 			t.placeWaiter(r)

@@ -31,12 +31,14 @@ func (t *term) removeLeaving() {
 			t.leaving = append(t.leaving, r)
 			continue
 		}
-		if g := t.groupUnder(row); t.plan.endingsFull() || t.busyGroup(g) {
-			t.leaving = append(t.leaving, r)
-			t.plan.left = true
-		} else {
-			t.dissolve(g, r)
+		if !t.plan.endingsFull() {
+			if g := t.groupUnder(row); !t.busyGroup(g) {
+				t.dissolve(g, r)
+				continue
+			}
 		}
+		t.leaving = append(t.leaving, r)
+		t.plan.left = true
 	}
 }
 

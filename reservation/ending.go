@@ -43,7 +43,7 @@ func (t *term) endLeases() {
 		if at := dueAt(row); at == 0 || at > t.now {
 			continue // it was extended or changed since; the newer deadline is in the heap
 		}
-		if !t.endDue(t.groupOf(row), row) {
+		if !t.endDue(row) {
 			t.leases.add(d.at, d.key)
 			t.plan.left = true
 			return
@@ -54,13 +54,16 @@ func (t *term) endLeases() {
 
 // endDue is for a row whose time has come: what is live ends as one, and what is final goes with its
 // head. False: not in this Step.
-func (t *term) endDue(g *group, row *fsm.Row) bool {
-	phase := phaseOf(row)
+func (t *term) endDue(row *fsm.Row) bool {
+	head, phase := t.headOf(row), phaseOf(row)
 	switch {
-	case phase != store.PhaseReserved && row != g.head:
+	case phase != store.PhaseReserved && row != head:
 		return true // a final part goes with the whole
 	case phase > store.PhaseReserved && len(headObject(row).GetFinalizers()) > 0 && !isLeaving(row):
 		return true // they are a promise that somebody is told first
+	}
+	g := t.groupUnder(head)
+	switch {
 	case t.busyGroup(g) || !t.plan.fits(len(g.parts)*partBytes):
 		return false
 	case phase == store.PhasePending && !isBatch(row.Key):
@@ -99,7 +102,7 @@ func (t *term) releaseHolders(account string) bool {
 		}
 		message := clusterIDOf(account) + " has withdrawn its offer"
 		unchanged := fsm.GuardSpec(row) // the provider may have changed its mind
-		g := t.groupOf(holder)
+		g := t.groupUnder(t.headOf(holder))
 		if t.busyGroup(g) || !t.plan.fits(len(g.parts)*partBytes) {
 			return false
 		}

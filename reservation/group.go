@@ -29,14 +29,14 @@ func partUID(whole metav1.Object, part string) types.UID {
 	return types.UID(uuid.NewSHA1(partSpace, []byte(string(whole.GetUID())+"/"+part)).String())
 }
 
-// groupOf the row belongs to.
-func (t *term) groupOf(row *fsm.Row) *group {
+// headOf is the row that the row is ended with: its own where it is no bound part.
+func (t *term) headOf(row *fsm.Row) *fsm.Row {
 	if isReservation(row.Key) {
 		if head := WholeOf(t.state, store.ReservationOf(row)); head != nil {
-			return t.groupUnder(head)
+			return head
 		}
 	}
-	return t.groupUnder(row)
+	return row
 }
 
 // WholeOf is the row that a bound part is ended with. nil: it is none, or it outlived the whole for the
@@ -100,8 +100,8 @@ func partKeys(head *fsm.Row) (keys []string) {
 
 // isPartOf: the name alone says little, another object may have it.
 func isPartOf(row *fsm.Row, whole types.UID) bool {
-	part := store.PartOf(row)
-	return part != nil && part.UID == whole
+	object := store.ReservationOf(row)
+	return object != nil && object.Status.PartOf != nil && object.Status.PartOf.UID == whole
 }
 
 func (g *group) rows() []*fsm.Row { return append([]*fsm.Row{g.head}, g.parts...) }

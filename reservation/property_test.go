@@ -66,9 +66,8 @@ func (l *life) noneOverdrawn(before, after *fsm.State) {
 	}
 }
 
-// noneOvertaken: what a later, lower-priority create was given is not what a waiter lacks. (What an ending of the same
-// Step has freed may be enough for both: the waiter has it with the next.) It holds for a planner that has seen all of
-// the state it plans on.
+// noneOvertaken: what a later, lower-priority create was given would not have fitted a waiter.
+// It holds for a planner that has seen all of the state it plans on.
 func (l *life) noneOvertaken(before, after *fsm.State) {
 	var d allocation.Decision
 	for row := range after.Scan(broker.ReservationsPrefix) {
@@ -84,13 +83,10 @@ func (l *life) noneOvertaken(before, after *fsm.State) {
 			// The items of a batch are as old as the batch.
 			granted.created = after.Row(broker.BatchKey("rome", whole.Name)).Created
 		}
-		now, v := newView(after), newView(after)
+		v := newView(after)
 		v.market.Give(row.Ledger.Target, granted.ask.Amounts)
 		for _, w := range waitersBefore(after, granted) {
 			if before.Row(w.key) == nil || phaseOf(before.Row(w.key)) != store.PhasePending {
-				continue
-			}
-			if now.market.Decide(&w.ask, &d); d.Found {
 				continue
 			}
 			v.market.Decide(&w.ask, &d)

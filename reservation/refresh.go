@@ -125,13 +125,13 @@ func (t *term) refresh(key string) int {
 func (t *term) resultNow(b *broker.ReservationBatch, i int, was broker.ReservationPhase) broker.BatchResult {
 	result := broker.BatchResult{Name: b.Spec.Items[i].Name, Phase: broker.ReservationReleased, Message: "deleted"}
 	row := t.state.Row(itemKey(b, i))
-	if !isPartOf(row, b.UID) {
+	if part := store.PartOf(row); part == nil || part.UID != b.UID {
 		if was == broker.ReservationPending {
 			result.Phase = broker.ReservationFailed // it held nothing
 		}
 		return result
 	}
-	result.Phase, result.Message = store.PhaseText(phaseOf(row)), ""
+	result.Phase, result.Message = store.PhaseOf(row), ""
 	switch {
 	case result.Phase == broker.ReservationReserved:
 		result.TargetClusterID = row.Ledger.Target

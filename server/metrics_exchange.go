@@ -73,9 +73,7 @@ func (c exchangeCollector) Collect(out chan<- prometheus.Metric) {
 		broker.ReservationPending: 0, broker.ReservationReserved: 0, broker.ReservationReleased: 0, broker.ReservationFailed: 0,
 	}
 	for row := range state.Scan(broker.ReservationsPrefix) {
-		if r := store.ReservationOf(row); r != nil {
-			phases[r.Status.Phase]++
-		}
+		phases[store.PhaseOf(row)]++
 	}
 	for phase, n := range phases {
 		gauge(reservationsDesc, float64(n), string(phase))

@@ -2,6 +2,7 @@ package store
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/bourse-dev/bourse/fsm"
 )
@@ -23,6 +24,7 @@ type feed struct {
 type change struct {
 	fsm.Change
 	weight int
+	after  atomic.Pointer[rowObjects] // nil until somebody asks
 	gone   goneObjects
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"sync"
@@ -8,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/bourse-dev/bourse/fsm"
 )
@@ -35,6 +37,9 @@ type Kind struct {
 	createdInSteps bool
 	// specGuardsLedger: what may become of the spec depends on the ledger part.
 	specGuardsLedger bool
+	// stored says of a field that selectors ask for whether a row may have the value, without decoding the row: agents
+	// ask for their own among everybody's.
+	stored map[string]func(row *fsm.Row, value string) bool
 	// deletionGuardsLedger: others end with the object, so a leader room decides its deletion. It
 	// knows one by the guard on the ledger part. nil: never.
 	deletionGuardsLedger func(runtime.Object) bool
@@ -57,7 +62,8 @@ func (k *Kind) Reduce(object runtime.Object) {
 // prefix of the kind's row keys.
 func (k *Kind) prefix() string { return k.Resource.Resource + "/" }
 
-// rowObjects is what is derived from one row: the row's memo. Who holds one form keeps both.
+// rowObjects is what is derived from one row: the row's memo. Who holds one form keeps both; who holds the object alone,
+// neither.
 type rowObjects struct {
 	err  error
 	full shared
@@ -80,7 +86,10 @@ func (k *Kind) of(row *fsm.Row) *rowObjects {
 
 // object returns the row's object in one of its forms. It is shared: not to be changed.
 func (k *Kind) object(row *fsm.Row, f form) (*shared, error) {
-	o := k.of(row)
+	return k.of(row).in(f, k)
+}
+
+func (o *rowObjects) in(f form, k *Kind) (*shared, error) {
 	if o.err != nil {
 		return nil, o.err
 	}
@@ -106,6 +115,29 @@ func objectOf[T runtime.Object](k *Kind, row *fsm.Row) (object T) {
 		return object
 	}
 	return o.object.(T)
+}
+
+// ruledOut says that a row can't match, before it is decoded.
+func (k *Kind) ruledOut(row *fsm.Row, predicate *storage.SelectionPredicate) bool {
+	for field, may := range k.stored {
+		if value, exact := predicate.Field.RequiresExactMatch(field); exact && !may(row, value) {
+			return true
+		}
+	}
+	return false
+}
+
+// inBody is for fields that hold cluster IDs: JSON writes them as they are.
+func inBody(row *fsm.Row, value string) bool { return bytes.Contains(row.Body, []byte(value)) }
+
+// after is the object that a change left. The change keeps it: it is decoded and encoded once for all who follow.
+func (k *Kind) after(c *change, f form) (*shared, error) {
+	objects := c.after.Load()
+	if objects == nil {
+		objects = k.of(c.After)
+		c.after.Store(objects)
+	}
+	return objects.in(f, k)
 }
 
 // goneObjects are the forms of an object that was deleted or left a selector, made once for each

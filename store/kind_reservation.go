@@ -24,6 +24,13 @@ var reservationKind = &Kind{
 	specChanged: func(before, after runtime.Object) bool {
 		return !equality.Semantic.DeepEqual(before.(*broker.Reservation).Spec, after.(*broker.Reservation).Spec)
 	},
+	stored: map[string]func(*fsm.Row, string) bool{
+		"spec.requesterID": inBody,
+		"status.phase":     func(row *fsm.Row, value string) bool { return string(PhaseOf(row)) == value },
+		"status.targetClusterID": func(row *fsm.Row, value string) bool {
+			return value == "" || row.Ledger != nil && row.Ledger.Target == value
+		},
+	},
 	deletionGuardsLedger: func(object runtime.Object) bool { return len(object.(*broker.Reservation).Status.Pieces) > 0 },
 }
 

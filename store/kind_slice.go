@@ -18,6 +18,7 @@ var sliceKind = &Kind{
 	Namespaced: true,
 	New:        func() runtime.Object { return &broker.Slice{} },
 	encode:     encodeSlice,
+	stored:     map[string]func(*fsm.Row, string) bool{"spec.clusterID": inBody},
 	compose:    composeSlice,
 	specChanged: func(before, after runtime.Object) bool {
 		return !equality.Semantic.DeepEqual(before.(*broker.Slice).Spec, after.(*broker.Slice).Spec)

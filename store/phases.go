@@ -1,6 +1,9 @@
 package store
 
-import broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
+import (
+	broker "github.com/bourse-dev/bourse/api/broker/v1alpha1"
+	"github.com/bourse-dev/bourse/fsm"
+)
 
 // Phases of a reservation, as Ledger.Phase stores them. Append only. Of a batch, Pending means that
 // items are undecided, Reserved that all are decided and it goes on.
@@ -29,6 +32,14 @@ var reservationNumbers = map[broker.ReservationPhase]uint8{
 
 // PhaseText is a reservation's phase as the API says it.
 func PhaseText(number uint8) broker.ReservationPhase { return reservationPhase(number) }
+
+// PhaseOf is the phase of a reservation's row.
+func PhaseOf(row *fsm.Row) broker.ReservationPhase {
+	if row.Ledger == nil {
+		return broker.ReservationPending
+	}
+	return reservationPhase(row.Ledger.Phase)
+}
 
 // reservationPhase: a reservation that no room has decided yet is Pending.
 func reservationPhase(n uint8) broker.ReservationPhase {

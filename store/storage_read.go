@@ -139,6 +139,9 @@ func (s *Storage) appendSelected(ctx context.Context, rows []*fsm.Row, predicate
 			return lastKey, true, nil
 		}
 		lastKey = row.Key
+		if selective && s.kind.ruledOut(row, &predicate) {
+			continue
+		}
 		object, err := s.kind.object(row, f)
 		if err != nil {
 			return "", false, corrupt(row.Key, err)

@@ -183,7 +183,7 @@ var notApplicable = map[string]string{
 	"RunOptionalTestProgressNotify": "optional, for a watch cache on top, and there is none",
 }
 
-const oncePerRow = "needs a row that was readable to become unreadable; a row is immutable and decoded once"
+const oncePerRow = "needs a row that was readable to become unreadable; a row is immutable"
 
 //nolint:paralleltest // see gated
 func TestUpstreamSuiteUnderFeatureGates(t *testing.T) {

@@ -137,11 +137,18 @@ func (w *watcher) sendInitial(ctx context.Context) error {
 	}
 	revision := w.initial.Revision()
 	for row := range scan(w.initial, w.prefix, w.recursive) {
-		object, err := w.selected(row)
+		selected, err := w.selects(row)
 		if err != nil {
 			return err
 		}
-		if object != nil && !w.send(ctx, watch.Added, object) {
+		if !selected {
+			continue
+		}
+		object, err := w.storage.kind.object(row, w.form)
+		if err != nil {
+			return err
+		}
+		if !w.send(ctx, watch.Added, object) {
 			return ctx.Err()
 		}
 	}
@@ -194,44 +201,49 @@ func (w *watcher) bookmark(revision fsm.Revision) runtime.Object {
 // event is what a change means under the selector: an object that enters it is added, one that
 // leaves it is deleted, as it last matched. nil: nothing.
 func (w *watcher) event(c *change) (watch.EventType, runtime.Object, error) {
-	before, err := w.selected(c.Before)
+	before, err := w.selects(c.Before)
 	if err != nil {
 		return "", nil, err
 	}
-	after, err := w.selected(c.After)
+	after, err := w.selects(c.After)
 	if err != nil {
 		return "", nil, err
 	}
+	var object *shared
+	eventType := watch.Modified
 	switch {
-	case after != nil && before != nil:
-		return watch.Modified, after, nil
-	case after != nil:
-		return watch.Added, after, nil
-	case before != nil:
-		gone, err := w.storage.kind.gone(c, w.form)
-		if err != nil {
-			return "", nil, err
+	case after:
+		object, err = w.storage.kind.after(c, w.form)
+		if !before {
+			eventType = watch.Added
 		}
-		return watch.Deleted, gone, nil
+	case before:
+		object, err = w.storage.kind.gone(c, w.form)
+		eventType = watch.Deleted
+	default:
+		return "", nil, nil
 	}
-	return "", nil, nil
+	if err != nil {
+		return "", nil, err
+	}
+	return eventType, object, nil
 }
 
-// selected is the row's object, nil where there is no row or the predicate does not match it.
-func (w *watcher) selected(row *fsm.Row) (runtime.Object, error) {
-	if row == nil || !within(w.prefix, w.recursive, row.Key) {
-		return nil, nil
+// selects says whether the watcher is to see the row. It decodes as few rows as it can.
+func (w *watcher) selects(row *fsm.Row) (bool, error) {
+	switch {
+	case row == nil || !within(w.prefix, w.recursive, row.Key):
+		return false, nil
+	case w.predicate.Empty():
+		return true, nil
+	case w.storage.kind.ruledOut(row, &w.predicate):
+		return false, nil
 	}
 	object, err := w.storage.kind.object(row, w.form)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	if !w.predicate.Empty() {
-		if matches, err := w.predicate.Matches(object.object); err != nil || !matches {
-			return nil, err
-		}
-	}
-	return object, nil
+	return w.predicate.Matches(object.object)
 }
 
 // send returns false when the watch has ended.

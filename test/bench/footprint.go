@@ -31,16 +31,16 @@ func (b *bench) footprintSection(ctx context.Context) error {
 	defer stop()
 	var hearts errgroup.Group
 	hearts.Go(func() error { return m.beat(beating) })
-	var failures atomic.Int64
-	filled, err := run(ctx, goingOn(anyNode{m}.reserve, &failures), 256, time.Hour, b.size.fullReservations)
+	var refused atomic.Int64
+	filled, err := run(ctx, surely(anyNode{m}.reserve, &refused), 256, time.Hour, b.size.fullReservations)
 	if err != nil {
 		return fmt.Errorf("fill: %w", err)
 	}
 	full := fmt.Sprintf("%d clusters, %d reservations", b.size.fullClusters, b.size.fullReservations)
 	b.table.add(row{
 		what: "filling up, 256 clients: " + full, unit: "/s", values: series{filled.perSecond},
-		note: fmt.Sprintf("p99 %s ms, %d writes failed, %d of agents repeated",
-			figure(milliseconds(filled.took.quantile(0.99))), failures.Load(), m.repeated.Load()),
+		note: fmt.Sprintf("p99 %s ms, refused and repeated: %d of clients, %d of agents",
+			figure(milliseconds(filled.took.quantile(0.99))), refused.Load(), m.repeated.Load()),
 	})
 	if err := b.upkeep(ctx, e, full); err != nil {
 		return err

@@ -28,6 +28,7 @@ const (
 	joiningAt    = 256 // agents at once: each waits for its exchange, which gathers reports, and not for the processor
 	heartbeatGap = 30 * time.Second
 	repeatWithin = time.Minute
+	repeatAfter  = 250 * time.Millisecond
 )
 
 func (m *members) grow(ctx context.Context, clusters int) error {
@@ -52,12 +53,8 @@ func (m *members) join(ctx context.Context, i int) error {
 			Cost: map[string]string{"currency": "EUR", "cpu": c.core, "memory": c.ram},
 		},
 	}
-	if err := m.surely(ctx, func(node *serverNode) error {
-		err := node.rest.Post().Resource("clusteradvertisements").Body(offer).Do(ctx).Error()
-		if apierrors.IsAlreadyExists(err) { // the try before was done after all
-			return nil
-		}
-		return err
+	if err := repeated(ctx, &m.repeated, func() error {
+		return m.exchange.next().rest.Post().Resource("clusteradvertisements").Body(offer).Do(ctx).Error()
 	}); err != nil {
 		return fmt.Errorf("advertise %s: %w", c.id, err)
 	}
@@ -71,13 +68,13 @@ func (m *members) join(ctx context.Context, i int) error {
 func (m *members) report(ctx context.Context, i int) error {
 	c := clusterOf(i)
 	answer := &broker.FactsReport{}
-	if err := m.surely(ctx, func(node *serverNode) error {
+	if err := repeated(ctx, &m.repeated, func() error {
 		report := &broker.FactsReport{
 			TypeMeta: metav1.TypeMeta{APIVersion: broker.SchemeGroupVersion.String(), Kind: "FactsReport"},
 			Session:  session, Epoch: m.epochs[i], Sequence: m.sequence.Add(1),
 			Allocatable: c.allocatable(), LargestFree: c.allocatable(),
 		}
-		request := node.rest.Post().Resource("clusteradvertisements").Name(broker.AdvertisementName(c.id)).SubResource("facts")
+		request := m.exchange.next().rest.Post().Resource("clusteradvertisements").Name(broker.AdvertisementName(c.id)).SubResource("facts")
 		return request.Body(report).Do(ctx).Into(answer)
 	}); err != nil {
 		return fmt.Errorf("report of %s: %w", c.id, err)
@@ -89,17 +86,20 @@ func (m *members) report(ctx context.Context, i int) error {
 	return nil
 }
 
-// surely repeats a write that an election has refused, as an agent does, at the next node.
-func (m *members) surely(ctx context.Context, write func(*serverNode) error) error {
-	for end := time.Now().Add(repeatWithin); ; m.repeated.Add(1) {
-		err := write(m.exchange.next())
-		if !refusedForNow(err) || time.Now().After(end) {
+// repeated tries a write again that an election has refused, as agents and clients do, and counts the refusals.
+func repeated(ctx context.Context, refused *atomic.Int64, write func() error) error {
+	for end := time.Now().Add(repeatWithin); ; refused.Add(1) {
+		err := write()
+		switch {
+		case apierrors.IsAlreadyExists(err): // the try before was done after all
+			return nil
+		case !refusedForNow(err) || time.Now().After(end):
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			return err
-		case <-time.After(time.Second):
+		case <-time.After(repeatAfter):
 		}
 	}
 }

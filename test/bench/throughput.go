@@ -69,14 +69,11 @@ type named struct {
 	each    int // reservations it makes with one request; 0: one
 }
 
-// goingOn counts failures and goes on after them: where the load is not what is measured, a request that
-// an election ends must not end the section.
-func goingOn(reserve func(context.Context, string) error, failures *atomic.Int64) func(context.Context, string) error {
+// surely repeats what an election has refused, and counts it: where the load is not what is measured, that must
+// neither end the section nor be taken for work.
+func surely(reserve func(context.Context, string) error, refused *atomic.Int64) func(context.Context, string) error {
 	return func(ctx context.Context, name string) error {
-		if err := reserve(ctx, name); err != nil {
-			failures.Add(1)
-		}
-		return ctx.Err()
+		return repeated(ctx, refused, func() error { return reserve(ctx, name) })
 	}
 }
 
