@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -44,8 +45,8 @@ type Config struct {
 
 	// Raft timing. See PROFILES in DESIGN.md.
 	HeartbeatTimeout time.Duration
-	ElectionTimeout  time.Duration
-	LeaseTimeout     time.Duration
+	ElectionTimeout  time.Duration // 0: HeartbeatTimeout
+	LeaseTimeout     time.Duration // 0: HeartbeatTimeout
 	CommitTimeout    time.Duration
 	// TransportTimeout bounds one exchange between two Raft nodes.
 	TransportTimeout time.Duration
@@ -87,8 +88,6 @@ type TLSFiles struct {
 func DefaultConfig() Config {
 	return Config{
 		HeartbeatTimeout:  250 * time.Millisecond,
-		ElectionTimeout:   250 * time.Millisecond,
-		LeaseTimeout:      250 * time.Millisecond,
 		CommitTimeout:     25 * time.Millisecond,
 		TransportTimeout:  3 * time.Second,
 		SnapshotThreshold: 8192,
@@ -194,8 +193,8 @@ func (c *Config) raftConfig() *raft.Config {
 	r := raft.DefaultConfig()
 	r.LocalID = raft.ServerID(c.NodeID)
 	r.HeartbeatTimeout = c.HeartbeatTimeout
-	r.ElectionTimeout = c.ElectionTimeout
-	r.LeaderLeaseTimeout = c.LeaseTimeout
+	r.ElectionTimeout = cmp.Or(c.ElectionTimeout, c.HeartbeatTimeout)
+	r.LeaderLeaseTimeout = cmp.Or(c.LeaseTimeout, c.HeartbeatTimeout)
 	r.CommitTimeout = c.CommitTimeout
 	r.SnapshotThreshold = c.SnapshotThreshold
 	r.SnapshotInterval = c.SnapshotInterval

@@ -37,6 +37,18 @@ func TestInsecureIsForLoopbackOnly(t *testing.T) {
 	}
 }
 
+func TestTheHeartbeatAloneSetsRaftsPace(t *testing.T) {
+	t.Parallel()
+	for _, heartbeat := range []time.Duration{100 * time.Millisecond, time.Second} {
+		c, _ := testConfig(t, "n1")
+		c.HeartbeatTimeout, c.ElectionTimeout, c.LeaseTimeout = heartbeat, DefaultConfig().ElectionTimeout, DefaultConfig().LeaseTimeout
+		require.NoError(t, c.Validate())
+		raftConfig := c.raftConfig()
+		require.Equal(t, heartbeat, raftConfig.ElectionTimeout)
+		require.Equal(t, heartbeat, raftConfig.LeaderLeaseTimeout)
+	}
+}
+
 func probeOf(id string, voter bool, hashes ...hashMark) probe {
 	p := probe{server: raft.Server{ID: raft.ServerID(id), Suffrage: raft.Nonvoter}}
 	if voter {

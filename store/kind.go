@@ -119,6 +119,9 @@ func objectOf[T runtime.Object](k *Kind, row *fsm.Row) (object T) {
 
 // ruledOut says that a row can't match, before it is decoded.
 func (k *Kind) ruledOut(row *fsm.Row, predicate *storage.SelectionPredicate) bool {
+	if predicate.Field == nil {
+		return false
+	}
 	for field, may := range k.stored {
 		if value, exact := predicate.Field.RequiresExactMatch(field); exact && !may(row, value) {
 			return true

@@ -165,7 +165,7 @@ func (b *bench) failover(ctx context.Context, start func(dir string) (group, err
 func (b *bench) electionSection(ctx context.Context) error {
 	for _, heartbeat := range b.heartbeats {
 		e, err := startExchange(ctx, b.bin, filepath.Join(b.dir, "load-"+heartbeat.String()),
-			"--raft-heartbeat="+heartbeat.String(), "--raft-election="+heartbeat.String(), "--raft-lease="+heartbeat.String())
+			"--raft-heartbeat="+heartbeat.String())
 		if err != nil {
 			return err
 		}

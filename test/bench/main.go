@@ -56,7 +56,7 @@ type size struct {
 
 var (
 	fullSize = size{
-		rounds: 5, clients: []int{1, 16, goalClients, 256}, levels: []int{10, 100, 1000, 10_000}, burst: 1500 * time.Millisecond,
+		rounds: 5, clients: []int{1, 16, goalClients, 256}, levels: []int{10, 100, 1000, 10_000}, burst: time.Second,
 		creates: 2000, kills: 20, idleFor: 30 * time.Second, fullLoad: 5 * time.Minute,
 		watchers: []int{1, 100, watchGoal, 1000}, watchEvents: 10, fullClusters: 10_000, fullReservations: 100_000,
 	}
