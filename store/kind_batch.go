@@ -103,7 +103,7 @@ func BatchResults(row *fsm.Row, items []broker.BatchItem) ([]broker.BatchResult,
 	for i := range min(len(items), len(stored.Results)) {
 		s := &stored.Results[i]
 		if s.Phase != 0 {
-			results[i].Phase = reservationPhase(s.Phase)
+			results[i].Phase = PhaseText(s.Phase)
 		}
 		results[i].TargetClusterID, results[i].Message = s.Target, s.Message
 	}

@@ -81,7 +81,8 @@ func DecodeReservation(body []byte) (*broker.Reservation, error) {
 	return r, nil
 }
 
-// PartOf reads of a reservation's row only what it is a part of, and not the record of the decision. nil: of nothing, there is no row, or its body is none that this package wrote.
+// PartOf reads of a reservation's row only what it is a part of, and not the record of the decision. nil: of nothing,
+// there is no row, or its body is none that this package wrote.
 func PartOf(row *fsm.Row) *broker.PartOf {
 	if row == nil {
 		return nil
@@ -104,7 +105,7 @@ func composeReservation(row *fsm.Row) (runtime.Object, error) {
 	if l == nil {
 		l = &fsm.Ledger{}
 	}
-	r.Status.Phase = reservationPhase(l.Phase)
+	r.Status.Phase = PhaseText(l.Phase)
 	r.Status.TargetClusterID = l.Target
 	r.Status.TargetClusterEndpoint = l.Endpoint
 	r.Status.ReservedAt = microTime(l.GrantedAt)

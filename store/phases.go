@@ -30,19 +30,16 @@ var reservationNumbers = map[broker.ReservationPhase]uint8{
 	broker.ReservationFailed:   PhaseFailed,
 }
 
-// PhaseText is a reservation's phase as the API says it.
-func PhaseText(number uint8) broker.ReservationPhase { return reservationPhase(number) }
-
 // PhaseOf is the phase of a reservation's row.
 func PhaseOf(row *fsm.Row) broker.ReservationPhase {
 	if row.Ledger == nil {
 		return broker.ReservationPending
 	}
-	return reservationPhase(row.Ledger.Phase)
+	return PhaseText(row.Ledger.Phase)
 }
 
-// reservationPhase: a reservation that no room has decided yet is Pending.
-func reservationPhase(n uint8) broker.ReservationPhase {
+// PhaseText is a reservation's phase as the API says it: one that no room has decided yet is Pending.
+func PhaseText(n uint8) broker.ReservationPhase {
 	switch n {
 	case PhaseReserved:
 		return broker.ReservationReserved

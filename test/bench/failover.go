@@ -190,14 +190,10 @@ func (b *bench) elections(ctx context.Context, e *exchange, heartbeat time.Durat
 	if err != nil {
 		return 0, err
 	}
-	beating, stop := context.WithCancel(ctx)
-	defer stop()
-	var hearts errgroup.Group
-	hearts.Go(func() error { return m.beat(beating) })
+	stop := m.beating(ctx)
 	var refused atomic.Int64
 	load, err := run(ctx, surely(anyNode{m}.reserve, &refused), goalClients, b.size.fullLoad, 1<<30)
-	stop()
-	if err := errors.Join(err, hearts.Wait()); err != nil {
+	if err := errors.Join(err, stop()); err != nil {
 		return 0, err
 	}
 	what := fmt.Sprintf("spurious elections in %s of full load, heartbeat %s", b.size.fullLoad, heartbeat)

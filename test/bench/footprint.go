@@ -27,10 +27,8 @@ func (b *bench) footprintSection(ctx context.Context) error {
 	if err := m.grow(ctx, b.size.fullClusters); err != nil {
 		return err
 	}
-	beating, stop := context.WithCancel(ctx)
-	defer stop()
-	var hearts errgroup.Group
-	hearts.Go(func() error { return m.beat(beating) })
+	stop := m.beating(ctx)
+	defer stop() //nolint:errcheck // said below where nothing else went wrong
 	var refused atomic.Int64
 	filled, err := run(ctx, surely(anyNode{m}.reserve, &refused), 256, time.Hour, b.size.fullReservations)
 	if err != nil {
@@ -45,8 +43,7 @@ func (b *bench) footprintSection(ctx context.Context) error {
 	if err := b.upkeep(ctx, e, full); err != nil {
 		return err
 	}
-	stop()
-	if err := hearts.Wait(); err != nil {
+	if err := stop(); err != nil {
 		return err
 	}
 	return b.snapshots(ctx, e, full)

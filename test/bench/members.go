@@ -108,6 +108,17 @@ func refusedForNow(err error) bool {
 	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
 }
 
+// beating sends heartbeats until stop, which says what went wrong with them.
+func (m *members) beating(ctx context.Context) (stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var hearts errgroup.Group
+	hearts.Go(func() error { return m.beat(ctx) })
+	return func() error {
+		cancel()
+		return hearts.Wait()
+	}
+}
+
 // beat sends the heartbeats of all clusters, evenly over heartbeatGap, until ctx ends.
 func (m *members) beat(ctx context.Context) error {
 	ticker := time.NewTicker(heartbeatGap / time.Duration(len(m.epochs)))
