@@ -87,7 +87,7 @@ type TLSFiles struct {
 // DefaultConfig suits processes of their own on one LAN.
 func DefaultConfig() Config {
 	return Config{
-		HeartbeatTimeout:  250 * time.Millisecond,
+		HeartbeatTimeout:  200 * time.Millisecond,
 		CommitTimeout:     25 * time.Millisecond,
 		TransportTimeout:  3 * time.Second,
 		SnapshotThreshold: 8192,

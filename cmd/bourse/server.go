@@ -57,6 +57,7 @@ func runServer(ctx context.Context, s *serverSettings, logger hclog.Logger) (err
 	defer listener.Close() //nolint:errcheck // the server closes it in good time
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	raiseProcessors()
 	go limitMemory(ctx)
 
 	config := s.cluster

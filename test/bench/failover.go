@@ -119,7 +119,7 @@ func (b *bench) failoverSection(ctx context.Context) error {
 		start func(dir string) (group, error)
 		goals bool
 	}{
-		{"ours, defaults (250 ms)", func(dir string) (group, error) { return startExchange(ctx, b.bin, dir) }, true},
+		{"ours, defaults (200 ms)", func(dir string) (group, error) { return startExchange(ctx, b.bin, dir) }, true},
 		{"ours, tuned (100 ms)", func(dir string) (group, error) {
 			return startExchange(ctx, b.bin, dir, "--raft-heartbeat=100ms", "--raft-election=100ms", "--raft-lease=80ms", "--raft-commit=5ms")
 		}, false},
