@@ -21,7 +21,8 @@ func TestConfigurationIsDocumented(t *testing.T) {
 	var want bytes.Buffer
 	want.WriteString("# Settings\n\nEvery setting is a flag, a key of the file named by `--config` (YAML), and an environment variable; a flag\n" +
 		"wins over the environment, which wins over the file. All faults are reported at once, before anything starts.\n" +
-		"`make generate` writes this page from the program's own tables.\n\n## bourse server\n\n")
+		"`make generate` writes this page from the program's own tables.\n\n## bourse server\n\n" +
+		"Of the Go runtime, `GOMAXPROCS` and `GOMEMLIMIT` are left as they are where they are set.\n\n")
 	flags := pflag.NewFlagSet("server", pflag.ContinueOnError)
 	newServerSettings(flags)
 	require.NoError(t, settings.Markdown(&want, flags))

@@ -36,6 +36,7 @@ func (r *run) cut(ctx context.Context) error {
 	if err := r.group.whole(ctx); err != nil {
 		return fmt.Errorf("%w: %w", errViolated, err)
 	}
+	open := r.registers.Open(r.history.Happened)
 	if err := r.lastReads(ctx); err != nil {
 		return err
 	}
@@ -58,7 +59,7 @@ func (r *run) cut(ctx context.Context) error {
 	if err := r.hashesEqual(ctx); err != nil {
 		return err
 	}
-	if err := r.judge(r.registers.Cut()); err != nil {
+	if err := r.judge(r.registers.Cut(), open); err != nil {
 		return err
 	}
 	r.windows.Add(1)
@@ -184,8 +185,8 @@ func (r *run) hashesEqual(ctx context.Context) error {
 	return err
 }
 
-// judge asks porcupine, and gives up names on which something may happen yet.
-func (r *run) judge(windows []history.Window) error {
+// judge asks porcupine, and gives up the open names, on which something may happen yet.
+func (r *run) judge(windows []history.Window, open map[string]bool) error {
 	var (
 		wait sync.WaitGroup
 		mu   sync.Mutex
@@ -193,7 +194,7 @@ func (r *run) judge(windows []history.Window) error {
 	)
 	slots := make(chan struct{}, 2)
 	for _, w := range windows {
-		if w.Open(r.history.Happened) {
+		if open[w.Key] {
 			r.objects.retire(w.Key)
 			r.registers.Drop(w.Key)
 			r.retired.Add(1)

@@ -285,3 +285,16 @@ func TestAWindowBeginsAsTheLastOneEnded(t *testing.T) {
 	_, err := r.Cut()[0].Judge(time.Minute)
 	require.ErrorIs(t, err, history.ErrViolation)
 }
+
+func TestAnObjectIsOpenWhileAnUnknownOperationMayComeToPass(t *testing.T) {
+	t.Parallel()
+	r := history.NewRegisters()
+	r.Add(history.Op{Key: "sure", Action: history.Create, Value: "a"})
+	r.Add(history.Op{Key: "late", Action: history.Create, Outcome: history.Unknown, Value: "b"})
+	r.Add(history.Op{Key: "told", Action: history.Create, Outcome: history.Unknown, Value: "c"})
+	r.Add(history.Op{Key: "gone", Action: history.Delete, Outcome: history.Unknown})
+	told := func(op string) bool { return op == "c" }
+	require.Equal(t, map[string]bool{"late": true, "gone": true}, r.Open(told))
+	r.Cut()
+	require.Empty(t, r.Open(told), "a window of its own")
+}

@@ -104,6 +104,22 @@ func (r *Registers) Add(op Op) {
 	r.ops[op.Key] = append(r.ops[op.Key], op)
 }
 
+// Open are the objects with an operation of unknown outcome that happened does not know of. It is asked before the last
+// reads of a window: what comes to pass after them is not how the next one begins.
+func (r *Registers) Open(happened func(op string) bool) map[string]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	open := map[string]bool{}
+	for key, ops := range r.ops {
+		for _, op := range ops {
+			if op.Outcome == Unknown && (op.Action == Delete || !happened(op.Value)) {
+				open[key] = true
+			}
+		}
+	}
+	return open
+}
+
 // Window is the operations on one object between two moments of quiet.
 type Window struct {
 	Key string
@@ -130,16 +146,6 @@ func (r *Registers) Drop(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.begin, key)
-}
-
-// Open says whether an operation of unknown outcome remains that happened does not know of.
-func (w Window) Open(happened func(op string) bool) bool {
-	for _, op := range w.Ops {
-		if op.Outcome == Unknown && (op.Action == Delete || !happened(op.Value)) {
-			return true
-		}
-	}
-	return false
 }
 
 // Judge whether the window can be put into one order; false: not within the time.
