@@ -47,6 +47,10 @@ func APIError(err error) error {
 // errRerun: the row was not as the guards said. Never leaves the package.
 var errRerun = errors.New("guard refused")
 
+// errResultLost answers a write that was done while this node took a snapshot: it may have been followed by another.
+var errResultLost = &statusError{apierrors.NewTimeoutError(
+	"it was done, but this node was brought up to date meanwhile and can't tell with what result: read the object", 0), ErrUnknownOutcome}
+
 // refusalError turns a refusal of a write to key into storage's error. One table for all writes.
 func (s *Storage) refusalError(key string, r *fsm.Refusal) error {
 	switch {

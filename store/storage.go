@@ -126,16 +126,16 @@ func (s *Storage) written(ctx context.Context, key string, revision fsm.Revision
 	if out == nil {
 		return nil
 	}
-	var row *fsm.Row
+	row := s.db.State().Row(key)
 	if c := s.db.changeAt(key, revision); c != nil {
 		if row = c.After; c.Before == nil && s.kind.createdInSteps {
 			row = s.db.newest(row)
 		}
-	} else {
-		row = s.db.State().Row(key) // it fell out of the history meanwhile: as it is now
+	} else if row != nil && row.Revision() > revision {
+		row = nil // a snapshot took the history's place, and this is of another write
 	}
 	if row == nil {
-		return storage.NewKeyNotFoundError(key, int64(revision))
+		return errResultLost
 	}
 	return s.setObject(ctx, row, out)
 }

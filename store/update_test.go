@@ -331,3 +331,52 @@ func (o *overtaken) Write(ctx context.Context, txn fsm.Txn) (fsm.Result, error) 
 	o.after()
 	return result, err
 }
+
+// behindSnapshot takes one after its next write, and before that what another node wrote.
+type behindSnapshot struct {
+	store.Writer
+	db      *store.DB
+	another func()
+}
+
+func (o *behindSnapshot) Write(ctx context.Context, txn fsm.Txn) (fsm.Result, error) {
+	result, err := o.Writer.Write(ctx, txn)
+	if another := o.another; another != nil {
+		o.another = nil
+		another()
+		o.db.Restore(o.db.State())
+	}
+	return result, err
+}
+
+func TestAWriteThatASnapshotOvertookIsNotAnsweredWithAnothers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		another func(x *exchange)
+		lost    bool
+	}{
+		"nothing": {func(*exchange) {}, false},
+		"annotation": {func(x *exchange) {
+			_, err := x.update(x.t.Context(), "r", annotate("b"))
+			require.NoError(x.t, err)
+		}, true},
+		"deletion": {func(x *exchange) { x.apply(fsm.Txn{Writes: []fsm.Write{{Key: "reservations/rome/r", Delete: true}}}) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, leader := storetest.NewDB()
+			writer := &behindSnapshot{Writer: leader, db: db}
+			x, others := exchangeOn(t, db, leader, writer), exchangeOn(t, db, leader, leader)
+			writer.another = func() { c.another(others) }
+			out := &broker.Reservation{}
+			err := x.reservations.Create(t.Context(), "/reservations/rome/r", reservation("r"), out, 0)
+			if !c.lost {
+				require.NoError(t, err)
+				require.Equal(t, "r", out.Name)
+				return
+			}
+			require.ErrorIs(t, err, store.ErrUnknownOutcome)
+			require.True(t, apierrors.IsTimeout(err))
+		})
+	}
+}
