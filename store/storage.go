@@ -126,13 +126,13 @@ func (s *Storage) written(ctx context.Context, key string, revision fsm.Revision
 	if out == nil {
 		return nil
 	}
-	row := s.db.State().Row(key)
+	var row *fsm.Row
 	if c := s.db.changeAt(key, revision); c != nil {
 		if row = c.After; c.Before == nil && s.kind.createdInSteps {
 			row = s.db.newest(row)
 		}
-	} else if row != nil && row.Revision() > revision {
-		row = nil // a snapshot took the history's place, and this is of another write
+	} else if now := s.db.State().Row(key); now != nil && now.Revision() <= revision {
+		row = now // a snapshot took the history's place, and nothing was written since
 	}
 	if row == nil {
 		return errResultLost

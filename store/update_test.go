@@ -332,23 +332,6 @@ func (o *overtaken) Write(ctx context.Context, txn fsm.Txn) (fsm.Result, error) 
 	return result, err
 }
 
-// behindSnapshot takes one after its next write, and before that what another node wrote.
-type behindSnapshot struct {
-	store.Writer
-	db      *store.DB
-	another func()
-}
-
-func (o *behindSnapshot) Write(ctx context.Context, txn fsm.Txn) (fsm.Result, error) {
-	result, err := o.Writer.Write(ctx, txn)
-	if another := o.another; another != nil {
-		o.another = nil
-		another()
-		o.db.Restore(o.db.State())
-	}
-	return result, err
-}
-
 func TestAWriteThatASnapshotOvertookIsNotAnsweredWithAnothers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -357,22 +340,23 @@ func TestAWriteThatASnapshotOvertookIsNotAnsweredWithAnothers(t *testing.T) {
 	}{
 		"nothing": {func(*exchange) {}, false},
 		"annotation": {func(x *exchange) {
-			_, err := x.update(x.t.Context(), "r", annotate("b"))
+			_, err := x.update(x.t.Context(), "ml", annotate("b"))
 			require.NoError(x.t, err)
 		}, true},
-		"deletion": {func(x *exchange) { x.apply(fsm.Txn{Writes: []fsm.Write{{Key: "reservations/rome/r", Delete: true}}}) }, true},
+		"deletion": {func(x *exchange) { x.apply(fsm.Txn{Writes: []fsm.Write{{Key: rsvKey, Delete: true}}}) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db, leader := storetest.NewDB()
-			writer := &behindSnapshot{Writer: leader, db: db}
-			x, others := exchangeOn(t, db, leader, writer), exchangeOn(t, db, leader, leader)
-			writer.another = func() { c.another(others) }
+			others := newExchange(t)
+			x := exchangeOn(t, others.db, others.leader, &overtaken{Leader: others.leader, after: func() {
+				c.another(others)
+				others.db.Restore(others.db.State())
+			}})
 			out := &broker.Reservation{}
-			err := x.reservations.Create(t.Context(), "/reservations/rome/r", reservation("r"), out, 0)
+			err := x.reservations.Create(t.Context(), "/reservations/rome/ml", reservation("ml"), out, 0)
 			if !c.lost {
 				require.NoError(t, err)
-				require.Equal(t, "r", out.Name)
+				require.Equal(t, "ml", out.Name)
 				return
 			}
 			require.ErrorIs(t, err, store.ErrUnknownOutcome)

@@ -13,13 +13,12 @@ const leastProcessors = 4
 // raiseProcessors gives a server on a small machine leastProcessors. It does nothing where the environment (GOMAXPROCS)
 // or a limit of the container says otherwise: the kernel would take the processor away from who uses up a limit early.
 func raiseProcessors() {
-	_, set := os.LookupEnv("GOMAXPROCS")
-	if n := processorsFor(runtime.NumCPU(), runtime.GOMAXPROCS(0)); !set && n > 0 {
-		runtime.GOMAXPROCS(n)
+	if _, set := os.LookupEnv("GOMAXPROCS"); !set {
+		runtime.GOMAXPROCS(processorsFor(runtime.NumCPU(), runtime.GOMAXPROCS(0)))
 	}
 }
 
-// processorsFor a machine whose runtime has chosen some; 0: leave it.
+// processorsFor a machine whose runtime has chosen some; 0 leaves it, as for GOMAXPROCS.
 func processorsFor(machine, chosen int) int {
 	if chosen < machine || machine >= leastProcessors {
 		return 0
